@@ -1,0 +1,212 @@
+//! Address arithmetic of the reservation: real memory in the upper half, shadow in the lower.
+//!
+//! A reservation is a power of two, aligned to itself, so that "is it managed" and "where is its
+//! shadow" are a few integer instructions with no table.
+
+/// Bytes of real memory that share one shadow cell.
+pub const GRANULE: u64 = 8;
+
+/// Records in a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Records {
+    /// Two records: shadow is twice the real memory.
+    Two,
+    /// Four records: shadow is four times the real memory.
+    Four,
+}
+
+impl Records {
+    /// How many records a cell has.
+    pub const fn count(self) -> usize {
+        match self {
+            Records::Two => 2,
+            Records::Four => 4,
+        }
+    }
+
+    /// The size of a cell in bytes; cells are aligned to it.
+    pub const fn cell_bytes(self) -> u64 {
+        8 * self.count() as u64
+    }
+}
+
+/// A reservation of address space, and how real memory maps to shadow inside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AddressSpace {
+    base: u64,
+    reserve: u64,
+    records: Records,
+}
+
+/// Why a reservation was not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AddressSpaceError {
+    /// Not a power of two, or too small to hold one granule and its shadow.
+    #[error("a reservation of {0:#x} bytes is not a power of two of at least 4096 bytes")]
+    BadReserve(u64),
+    /// Not aligned to its own size.
+    #[error("a reservation of {reserve:#x} bytes at {base:#x} is not aligned to its own size")]
+    Misaligned {
+        /// Where the reservation starts.
+        base: u64,
+        /// Its size in bytes.
+        reserve: u64,
+    },
+}
+
+impl AddressSpace {
+    /// The smallest reservation that is accepted, in bytes.
+    pub const MIN_RESERVE: u64 = 4096;
+
+    /// A reservation of `reserve` bytes at `base`.
+    ///
+    /// # Errors
+    /// `reserve` must be a power of two of at least [`Self::MIN_RESERVE`], and `base` a multiple
+    /// of it.
+    pub const fn new(
+        base: u64,
+        reserve: u64,
+        records: Records,
+    ) -> Result<AddressSpace, AddressSpaceError> {
+        if !reserve.is_power_of_two() || reserve < Self::MIN_RESERVE {
+            return Err(AddressSpaceError::BadReserve(reserve));
+        }
+        if base & (reserve - 1) != 0 {
+            return Err(AddressSpaceError::Misaligned { base, reserve });
+        }
+        Ok(AddressSpace {
+            base,
+            reserve,
+            records,
+        })
+    }
+
+    /// The first address.
+    pub const fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// The size in bytes.
+    pub const fn reserve(&self) -> u64 {
+        self.reserve
+    }
+
+    /// Records in a cell.
+    pub const fn records(&self) -> Records {
+        self.records
+    }
+
+    /// The first address of real memory.
+    pub const fn real_base(&self) -> u64 {
+        self.base + self.reserve / 2
+    }
+
+    /// How many bytes of real memory have room for their shadow: a quarter of the upper half for
+    /// four records, half of it for two.
+    pub const fn usable(&self) -> u64 {
+        self.reserve / 2 / self.records.count() as u64
+    }
+
+    /// Whether `address` lies in the reservation, shadow half included.
+    pub const fn contains(&self, address: u64) -> bool {
+        address & !(self.reserve - 1) == self.base
+    }
+
+    /// Whether `address` is real memory that can have shadow.
+    pub const fn is_managed(&self, address: u64) -> bool {
+        self.contains(address) && address.wrapping_sub(self.real_base()) < self.usable()
+    }
+
+    /// The cell of the granule that `address`, which must be managed, lies in.
+    pub const fn shadow(&self, address: u64) -> u64 {
+        debug_assert!(self.is_managed(address));
+        self.base + (address - self.real_base()) / GRANULE * self.records.cell_bytes()
+    }
+
+    /// The first byte of the granule whose cell contains `shadow`, or `None` if `shadow` is not a
+    /// shadow address.
+    pub const fn real(&self, shadow: u64) -> Option<u64> {
+        if !self.contains(shadow) || shadow - self.base >= self.reserve / 2 {
+            return None;
+        }
+        Some(self.real_base() + (shadow - self.base) / self.records.cell_bytes() * GRANULE)
+    }
+}
+
+/// The part of an access that falls into one granule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct GranulePart {
+    /// The first byte of the granule.
+    pub granule: u64,
+    /// Which bytes of it, bit 0 the first.
+    pub mask: u8,
+}
+
+/// Splits `bytes` bytes at `address` into granules, in ascending order.
+///
+/// The range must not wrap around the address space.
+pub fn granules(address: u64, bytes: u64) -> impl ExactSizeIterator<Item = GranulePart> + Clone {
+    debug_assert!(address.checked_add(bytes).is_some());
+    let first = address / GRANULE;
+    let count = if bytes == 0 {
+        0
+    } else {
+        ((address + bytes - 1) / GRANULE - first + 1) as usize
+    };
+    (0..count).map(move |index| {
+        let granule = (first + index as u64) * GRANULE;
+        let low = address.max(granule) - granule;
+        let high = (address + bytes).min(granule + GRANULE) - granule;
+        GranulePart {
+            granule,
+            mask: ((1u16 << high) - (1u16 << low)) as u8,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIB: u64 = 1 << 40;
+
+    #[test]
+    fn the_default_reservation() {
+        let space = AddressSpace::new(8 * TIB, 8 * TIB, Records::Four).unwrap();
+        assert_eq!(space.real_base(), 12 * TIB);
+        assert_eq!(space.usable(), TIB);
+        assert_eq!(space.shadow(12 * TIB), 8 * TIB);
+        assert_eq!(space.shadow(12 * TIB + 7), 8 * TIB);
+        assert_eq!(space.shadow(12 * TIB + 8), 8 * TIB + 32);
+        assert!(space.is_managed(13 * TIB - 1));
+        assert!(!space.is_managed(13 * TIB));
+        assert_eq!(space.real(8 * TIB + 63), Some(12 * TIB + 8));
+        assert_eq!(space.real(12 * TIB), None);
+    }
+
+    #[test]
+    fn bad_reservations_are_refused() {
+        assert_eq!(
+            AddressSpace::new(0, 3 << 20, Records::Two),
+            Err(AddressSpaceError::BadReserve(3 << 20))
+        );
+        assert_eq!(
+            AddressSpace::new(4096, 8192, Records::Two),
+            Err(AddressSpaceError::Misaligned {
+                base: 4096,
+                reserve: 8192
+            })
+        );
+        assert_eq!(
+            AddressSpace::new(0, 8, Records::Two),
+            Err(AddressSpaceError::BadReserve(8))
+        );
+    }
+
+    #[test]
+    fn an_access_that_spans_granules_is_split() {
+        let parts: Vec<_> = granules(6, 12).map(|p| (p.granule, p.mask)).collect();
+        assert_eq!(parts, [(0, 0b1100_0000), (8, 0xff), (16, 0b0000_0011)]);
+        assert_eq!(granules(16, 0).count(), 0);
+    }
+}

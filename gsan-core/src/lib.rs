@@ -1,0 +1,21 @@
+//! Clocks, cells, rings, ordering and race rules: the logic of the race detector.
+//!
+//! **Owns** every structure that device code or another process reads ([`address`] arithmetic
+//! included), the events a detector is told ([`event`]), races as data ([`race`]), the compressed
+//! detector that device code mirrors, and the exact detector that is its oracle.
+//!
+//! **Must never know** CUDA, files, sockets, configuration or the look of a report.
+//!
+//! **Invariants**
+//! - No I/O and no global state: two detectors in one process never see each other.
+//! - Losing a report is allowed and counted ([`loss`]); inventing one is never allowed. Whatever is
+//!   approximated is approximated towards "ordered".
+//! - The lock-free protocols touch memory only through the atomics facade, so that loom can
+//!   execute them.
+
+pub mod address;
+pub mod event;
+pub mod ids;
+pub mod loss;
+pub mod race;
+pub mod scope;
