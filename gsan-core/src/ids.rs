@@ -31,6 +31,10 @@ number! {
     DeviceRank(u16)
 }
 number! {
+    /// The number a CTA has while resident: the first id of its bank plus its slot.
+    ThreadId(u16)
+}
+number! {
     /// A stream of one program; streams of different devices have different numbers.
     StreamId(u32)
 }

@@ -14,8 +14,11 @@
 //!   execute them.
 
 pub mod address;
+pub mod atomics;
+pub mod clock;
 pub mod event;
 pub mod ids;
 pub mod loss;
 pub mod race;
+pub mod record;
 pub mod scope;

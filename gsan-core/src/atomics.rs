@@ -1,0 +1,221 @@
+//! The atomics facade: what the lock-free protocols see of memory.
+//!
+//! A protocol is generic over [`Memory`] and takes slices of its words. [`Native`] words are the
+//! ordinary atomics; a slice of them may lie in a vector or, through [`map_words32`] and
+//! [`map_words64`], in mapped memory that other processes or a device share. With `--cfg loom`
+//! there is `Loom` as well: its words cannot live in mapped memory, and loom explores every
+//! interleaving of them.
+
+use core::fmt::Debug;
+use core::sync::atomic::{self, AtomicU32, AtomicU64, Ordering};
+
+/// One atomic word.
+pub trait Atomic: Send + Sync {
+    /// What it holds.
+    type Value: Copy + Eq + Debug;
+
+    /// A word that holds `value`.
+    fn new(value: Self::Value) -> Self;
+    /// Reads the word.
+    fn load(&self, order: Ordering) -> Self::Value;
+    /// Writes the word.
+    fn store(&self, value: Self::Value, order: Ordering);
+    /// Writes the word and returns what it held.
+    fn swap(&self, value: Self::Value, order: Ordering) -> Self::Value;
+    /// Writes `new` if the word holds `current`. Returns what it held: `Ok` if it was written.
+    ///
+    /// # Errors
+    /// The word held something else, which is returned.
+    fn compare_exchange(
+        &self,
+        current: Self::Value,
+        new: Self::Value,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<Self::Value, Self::Value>;
+    /// Adds, wrapping around, and returns what it held.
+    fn fetch_add(&self, value: Self::Value, order: Ordering) -> Self::Value;
+    /// Sets the bits of `value` and returns what it held.
+    fn fetch_or(&self, value: Self::Value, order: Ordering) -> Self::Value;
+    /// Keeps only the bits of `value` and returns what it held.
+    fn fetch_and(&self, value: Self::Value, order: Ordering) -> Self::Value;
+    /// Raises the word to at least `value` and returns what it held.
+    fn fetch_max(&self, value: Self::Value, order: Ordering) -> Self::Value;
+}
+
+/// A kind of memory: its words and its fence.
+pub trait Memory {
+    /// A 32-bit word.
+    type U32: Atomic<Value = u32>;
+    /// A 64-bit word.
+    type U64: Atomic<Value = u64>;
+
+    /// A fence between this thread's accesses (C++ `atomic_thread_fence`).
+    fn fence(order: Ordering);
+}
+
+macro_rules! atomic {
+    ($value:ty, $($word:tt)+) => {
+        impl Atomic for $($word)+ {
+            type Value = $value;
+
+            #[inline(always)]
+            fn new(value: $value) -> Self {
+                <$($word)+>::new(value)
+            }
+            #[inline(always)]
+            fn load(&self, order: Ordering) -> $value {
+                self.load(order)
+            }
+            #[inline(always)]
+            fn store(&self, value: $value, order: Ordering) {
+                self.store(value, order);
+            }
+            #[inline(always)]
+            fn swap(&self, value: $value, order: Ordering) -> $value {
+                self.swap(value, order)
+            }
+            #[inline(always)]
+            fn compare_exchange(
+                &self,
+                current: $value,
+                new: $value,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$value, $value> {
+                self.compare_exchange(current, new, success, failure)
+            }
+            #[inline(always)]
+            fn fetch_add(&self, value: $value, order: Ordering) -> $value {
+                self.fetch_add(value, order)
+            }
+            #[inline(always)]
+            fn fetch_or(&self, value: $value, order: Ordering) -> $value {
+                self.fetch_or(value, order)
+            }
+            #[inline(always)]
+            fn fetch_and(&self, value: $value, order: Ordering) -> $value {
+                self.fetch_and(value, order)
+            }
+            #[inline(always)]
+            fn fetch_max(&self, value: $value, order: Ordering) -> $value {
+                self.fetch_max(value, order)
+            }
+        }
+    };
+}
+
+atomic!(u32, AtomicU32);
+atomic!(u64, AtomicU64);
+
+/// The machine's own memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Native;
+
+impl Memory for Native {
+    type U32 = AtomicU32;
+    type U64 = AtomicU64;
+
+    #[inline(always)]
+    fn fence(order: Ordering) {
+        atomic::fence(order);
+    }
+}
+
+#[cfg(loom)]
+mod model {
+    use super::{Atomic, Memory, Ordering};
+
+    atomic!(u32, loom::sync::atomic::AtomicU32);
+    atomic!(u64, loom::sync::atomic::AtomicU64);
+
+    /// Memory inside a loom model.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Loom;
+
+    impl Memory for Loom {
+        type U32 = loom::sync::atomic::AtomicU32;
+        type U64 = loom::sync::atomic::AtomicU64;
+
+        fn fence(order: Ordering) {
+            loom::sync::atomic::fence(order);
+        }
+    }
+}
+
+#[cfg(loom)]
+pub use model::Loom;
+
+/// `count` words that hold `value`.
+pub fn words<A: Atomic>(count: usize, value: A::Value) -> Vec<A> {
+    (0..count).map(|_| A::new(value)).collect()
+}
+
+/// The `count` 32-bit words of mapped memory at `address`.
+///
+/// # Safety
+/// For the whole of `'a`, `count * 4` bytes at `address` must stay mapped, readable and writable,
+/// and everybody who reaches them from this process must use atomic accesses. `address` must be
+/// aligned to 4 bytes.
+pub const unsafe fn map_words32<'a>(address: *mut u32, count: usize) -> &'a [AtomicU32] {
+    // SAFETY: an `AtomicU32` has the size and bit validity of a `u32`; the caller promises the
+    // alignment, the lifetime and that all accesses are atomic.
+    unsafe { core::slice::from_raw_parts(address.cast::<AtomicU32>(), count) }
+}
+
+/// The `count` 64-bit words of mapped memory at `address`.
+///
+/// # Safety
+/// As for [`map_words32`], with 8 bytes a word and aligned to 8 bytes.
+pub const unsafe fn map_words64<'a>(address: *mut u64, count: usize) -> &'a [AtomicU64] {
+    // SAFETY: an `AtomicU64` has the size and bit validity of a `u64`; the caller promises the
+    // alignment, the lifetime and that all accesses are atomic.
+    unsafe { core::slice::from_raw_parts(address.cast::<AtomicU64>(), count) }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use Ordering::Relaxed;
+
+    fn exercise<A: Atomic<Value: From<u8>>>() {
+        let word = A::new(1.into());
+        assert_eq!(word.load(Relaxed), 1.into());
+        word.store(2.into(), Relaxed);
+        assert_eq!(word.swap(3.into(), Relaxed), 2.into());
+        assert_eq!(
+            word.compare_exchange(9.into(), 4.into(), Relaxed, Relaxed),
+            Err(3.into())
+        );
+        assert_eq!(
+            word.compare_exchange(3.into(), 4.into(), Relaxed, Relaxed),
+            Ok(3.into())
+        );
+        assert_eq!(word.fetch_add(1.into(), Relaxed), 4.into());
+        assert_eq!(word.fetch_or(8.into(), Relaxed), 5.into());
+        assert_eq!(word.fetch_and(12.into(), Relaxed), 13.into());
+        assert_eq!(word.fetch_max(20.into(), Relaxed), 12.into());
+        assert_eq!(word.load(Relaxed), 20.into());
+    }
+
+    #[test]
+    fn every_operation_returns_what_the_word_held() {
+        exercise::<AtomicU32>();
+        exercise::<AtomicU64>();
+    }
+
+    #[test]
+    fn mapped_words_are_the_memory_they_map() {
+        let mut memory = [1u64, 2];
+        // SAFETY: `memory` outlives the slice and is reached only through it meanwhile.
+        let words = unsafe { map_words64(memory.as_mut_ptr(), memory.len()) };
+        words[1].store(0x5_0000_0006, Relaxed);
+        assert_eq!(memory[1], 0x5_0000_0006);
+        let mut halves = [1u32, 2];
+        // SAFETY: as above.
+        let words = unsafe { map_words32(halves.as_mut_ptr(), halves.len()) };
+        words[0].store(7, Relaxed);
+        Native::fence(Ordering::SeqCst);
+        assert_eq!(halves, [7, 2]);
+    }
+}
