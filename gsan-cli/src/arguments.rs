@@ -1,0 +1,73 @@
+//! The grammar of the command line. Help, completions and man pages are made from it.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::builder::styling::{AnsiColor, Styles};
+use clap::{ArgAction, Args, Parser, Subcommand};
+
+use crate::command::{completions, man};
+use crate::failure::Failure;
+
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default());
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0   clean
+  66  races or other findings (report.exit_code)
+  2   wrong usage or configuration
+  1   anything else";
+
+/// Find data races in GPU memory.
+#[derive(Debug, Parser)]
+#[command(name = "gsan", version, styles = STYLES, after_help = EXIT_CODES)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) shared: Shared,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Options that every subcommand takes.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Options of every command")]
+pub(crate) struct Shared {
+    /// Read this configuration file [default: GSAN_CONFIG, else gsan.toml here or above]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Set one configuration value, for example `-c report.limit=10`; may be given many times
+    #[arg(short = 'c', long = "set", global = true, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+
+    /// Say more on standard error; twice: everything
+    #[arg(short, long, global = true, action = ArgAction::Count, conflicts_with = "quiet")]
+    pub(crate) verbose: u8,
+
+    /// Say nothing but errors on standard error
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+
+    #[command(flatten)]
+    pub(crate) color: colorchoice_clap::Color,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Completions(completions::Arguments),
+    Man(man::Arguments),
+}
+
+impl Command {
+    /// Runs the subcommand. The code is the program's exit code.
+    pub(crate) fn run(&self, _shared: &Shared) -> Result<ExitCode, Failure> {
+        match self {
+            Command::Completions(arguments) => completions::run(arguments),
+            Command::Man(arguments) => man::run(arguments),
+        }
+    }
+}

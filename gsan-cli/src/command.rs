@@ -1,0 +1,4 @@
+//! The subcommands, one module each: its `Arguments`, and `run`, which returns the exit code.
+
+pub(crate) mod completions;
+pub(crate) mod man;

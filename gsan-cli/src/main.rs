@@ -1,0 +1,40 @@
+//! The `gsan` command.
+//!
+//! **Owns** the command line: its grammar, help, completions and man pages; what is printed where;
+//! the exit codes.
+//!
+//! **Must never know** how anything is detected, parsed or rendered: each subcommand is one module
+//! under [`command`] that translates its arguments into calls of a library crate and what comes back
+//! into text and an exit code.
+//!
+//! **Invariants**
+//! - Results go to standard output, everything else to standard error.
+//! - Exit codes: 0 clean, 66 (`report.exit_code`) findings, 2 wrong usage or configuration,
+//!   1 anything else.
+//! - A failure says what was wrong, where, and what would be right ([`failure::Failure`]).
+//! - A reader that closes the pipe early ends the program quietly.
+
+mod arguments;
+mod command;
+mod failure;
+mod logging;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::arguments::Arguments;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    arguments.shared.color.write_global();
+    logging::start(&arguments.shared);
+    match arguments.command.run(&arguments.shared) {
+        Ok(code) => code,
+        Err(failure) => {
+            output::complain(&failure.render());
+            failure.exit_code()
+        }
+    }
+}

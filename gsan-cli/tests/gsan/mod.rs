@@ -1,0 +1,73 @@
+//! Runs the built `gsan` in an empty directory, with nothing of the surrounding environment.
+
+use std::io;
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+/// A directory to run `gsan` in, and the environment it gets.
+pub(crate) struct Gsan {
+    directory: TempDir,
+    environment: Vec<(String, String)>,
+}
+
+/// What came of a run.
+pub(crate) struct Run {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Run {
+    /// Fails the test unless the run ended with 0.
+    pub(crate) fn succeeds(self) -> Run {
+        assert_eq!(self.code, 0, "stderr: {}", self.stderr);
+        self
+    }
+}
+
+impl Gsan {
+    pub(crate) fn new() -> Gsan {
+        Gsan {
+            directory: TempDir::new().unwrap(),
+            environment: Vec::new(),
+        }
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> Run {
+        let output = self.command(arguments).output().unwrap();
+        Run {
+            code: output.status.code().unwrap(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// Runs with a standard output that nobody reads.
+    pub(crate) fn run_with_closed_output(&self, arguments: &[&str]) -> Run {
+        let (reader, writer) = io::pipe().unwrap();
+        drop(reader);
+        let child = self
+            .command(arguments)
+            .stdout(writer)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = child.wait_with_output().unwrap();
+        Run {
+            code: output.status.code().unwrap(),
+            stdout: String::new(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gsan"));
+        command
+            .args(arguments)
+            .current_dir(self.directory.path())
+            .env_clear()
+            .envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
+    }
+}
