@@ -173,7 +173,7 @@ pub const unsafe fn map_words64<'a>(address: *mut u64, count: usize) -> &'a [Ato
     unsafe { core::slice::from_raw_parts(address.cast::<AtomicU64>(), count) }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use Ordering::Relaxed;

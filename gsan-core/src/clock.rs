@@ -238,7 +238,7 @@ pub fn merge_word<A: Atomic<Value = u32>>(word: &A, entry: ClockEntry, order: Or
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use core::sync::atomic::AtomicU32;
 

@@ -15,10 +15,12 @@
 
 pub mod address;
 pub mod atomics;
+pub mod cell;
 pub mod clock;
 pub mod event;
 pub mod ids;
 pub mod loss;
 pub mod race;
 pub mod record;
+pub mod reservoir;
 pub mod scope;

@@ -1,0 +1,887 @@
+//! Cells: the shadow of one granule, checked and updated by every access.
+//!
+//! A cell is `S` words (2 or 4) that are read together, checked, and then changed by at most one
+//! store of a record and some stores of 0. There is no lock: each word is atomic, the cell as a
+//! whole is not, and two accesses that change one word at the same time may lose a record to each
+//! other, which loses a report.
+//!
+//! **Word 0** may hold a sync record and changes by compare-and-swap only. Ordinary records go
+//! there only when the other words are taken.
+//!
+//! **What a new record may replace.** Let `new` be ordered after `old` and touch all its bytes.
+//! Every access that `old` could race with and that is not ordered after `new` races with `new`
+//! as well, if `new` is a write or both are reads and if `new` is not atomic at a wider scope.
+//! Then `old` is *superseded*: forgetting it loses nothing. A record that is ordered before and
+//! covered, but not superseded, goes only when there is no empty word. When nothing of that kind
+//! is there, a write evicts a read, or else a write; a read competes with the other reads for a
+//! place ([`crate::reservoir`]), and where there are none it evicts a write that is ordered
+//! before it.
+//!
+//! **What an atomic access observes.** By the observation order of the PTX memory model, the
+//! atomic writes that a strong read saw come before everything the read comes before. So it
+//! replaces or clears atomic writes of exactly its bytes, if both scopes cover both threads,
+//! although no clock orders them.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::atomics::Atomic;
+use crate::clock::Epoch;
+use crate::event::Action;
+use crate::ids::{SiteId, ThreadId};
+use crate::loss::Loss;
+use crate::race::RaceKind;
+use crate::record::{Record, RecordFields, RecordScope, Word};
+use crate::reservoir::Sampler;
+
+/// What of the past is known to the one who makes an access.
+pub trait Past {
+    /// Whether an access that `thread` made at `epoch` is ordered before the current one.
+    fn is_ordered(&self, thread: ThreadId, epoch: Epoch) -> bool;
+
+    /// Whether `thread` is an id of the device that makes the current access.
+    fn is_same_device(&self, thread: ThreadId) -> bool;
+}
+
+/// The part of an access that falls into one granule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CellAccess {
+    /// Who.
+    pub thread: ThreadId,
+    /// When.
+    pub epoch: Epoch,
+    /// Which bytes; at least one.
+    pub mask: u8,
+    /// Read, write or both.
+    pub action: Action,
+    /// Whether it is atomic, and how far.
+    pub scope: RecordScope,
+    /// Where in the source.
+    pub site: SiteId,
+}
+
+impl CellAccess {
+    /// The record it leaves. An access that reads and writes leaves a write.
+    #[inline]
+    pub const fn record(&self) -> Record {
+        Record::new(RecordFields {
+            thread: self.thread,
+            epoch: self.epoch,
+            mask: self.mask,
+            write: self.action.writes(),
+            scope: self.scope,
+            site: self.site,
+        })
+    }
+
+    /// What the current access does to `earlier`, or `None` when neither writes.
+    #[inline]
+    const fn kind(&self, earlier: Record) -> Option<RaceKind> {
+        let action = if earlier.write() {
+            Action::Write
+        } else {
+            Action::Read
+        };
+        RaceKind::of(action, self.action)
+    }
+
+    /// Whether every access that `earlier` could race with, and that is not ordered after the
+    /// current one, races with the current one as well. `earlier` is ordered before it and
+    /// covered by it.
+    #[inline]
+    fn supersedes(&self, earlier: Record, past: &impl Past) -> bool {
+        (self.action.writes() || !earlier.write())
+            && (self.scope == RecordScope::NotAtomic
+                || (self.scope <= earlier.scope() && past.is_same_device(earlier.thread())))
+    }
+
+    /// Whether both are atomic and each scope covers both threads.
+    ///
+    /// Threads of one CTA are ordered among themselves. So the question comes up for different
+    /// CTAs only, which the scope of one CTA never covers.
+    #[inline]
+    fn cover_each_other(&self, earlier: Record, past: &impl Past) -> bool {
+        match self.scope.min(earlier.scope()) {
+            RecordScope::NotAtomic | RecordScope::Cta => false,
+            RecordScope::Gpu => past.is_same_device(earlier.thread()),
+            RecordScope::Sys => true,
+        }
+    }
+}
+
+/// An earlier access that the current one races with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Conflict {
+    /// What was found in the cell.
+    pub earlier: Record,
+    /// What the current access did to it.
+    pub kind: RaceKind,
+    /// The bytes that both touch.
+    pub mask: u8,
+}
+
+/// A short fingerprint of a word: what the event of an atomic access keeps of each word from its
+/// begin to its end.
+#[inline]
+pub const fn digest(word: u64) -> u16 {
+    let folded = crate::reservoir::mix(word as u32 ^ crate::reservoir::mix((word >> 32) as u32));
+    (folded >> 16) as u16
+}
+
+/// One cell in memory.
+#[derive(Debug)]
+pub struct Cell<'a, A, const S: usize> {
+    words: &'a [A; S],
+}
+
+impl<A, const S: usize> Clone for Cell<'_, A, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<A, const S: usize> Copy for Cell<'_, A, S> {}
+
+impl<'a, A: Atomic<Value = u64>, const S: usize> Cell<'a, A, S> {
+    /// The cell that consists of `words`.
+    pub const fn new(words: &'a [A; S]) -> Self {
+        const { assert!(S == 2 || S == 4) };
+        Cell { words }
+    }
+
+    /// Cell number `index` of the shadow memory `shadow`, or `None` beyond its end.
+    pub fn of(shadow: &'a [A], index: usize) -> Option<Self> {
+        let words = shadow.get(index.checked_mul(S)?..)?.first_chunk()?;
+        Some(Cell::new(words))
+    }
+
+    /// Word 0, which may hold a sync record.
+    pub const fn sync_word(self) -> &'a A {
+        &self.words[0]
+    }
+
+    /// Reads every word.
+    #[inline]
+    pub fn load(self) -> [u64; S] {
+        core::array::from_fn(|index| self.words[index].load(Relaxed))
+    }
+
+    /// Checks an access against the cell and records it: an ordinary access, or a strong one that
+    /// began and ends at once.
+    ///
+    /// Calls `race` for every record that it races with. Returns the limit that was met, if one
+    /// was.
+    #[inline]
+    pub fn access(
+        self,
+        access: &CellAccess,
+        past: &impl Past,
+        sampler: Sampler,
+        race: impl FnMut(Conflict),
+    ) -> Option<Loss> {
+        let words = self.load();
+        let survey = survey(&words, access, past, ALL, race);
+        self.update(words, &survey, access, past, sampler)
+    }
+
+    /// Checks and records a strong access at its end. `begin` are the digests of the words at its
+    /// begin.
+    ///
+    /// Words that changed in between are not checked: who observed the value of this access may
+    /// already have gone on. If one of them is now an ordinary access to the same bytes, nothing
+    /// is recorded.
+    #[inline]
+    pub fn access_since(
+        self,
+        begin: &[u16; S],
+        access: &CellAccess,
+        past: &impl Past,
+        sampler: Sampler,
+        race: impl FnMut(Conflict),
+    ) -> Option<Loss> {
+        let words = self.load();
+        let mut unchanged = 0;
+        let mut overtaken = false;
+        for index in 0..S {
+            if digest(words[index]) == begin[index] {
+                unchanged |= 1 << index;
+            } else if let Word::Ordinary(record) = Word::from_bits(words[index]) {
+                overtaken |=
+                    record.scope() == RecordScope::NotAtomic && record.mask() & access.mask != 0;
+            }
+        }
+        let survey = survey(&words, access, past, unchanged, race);
+        if overtaken {
+            return None;
+        }
+        self.update(words, &survey, access, past, sampler)
+    }
+
+    /// Takes `mask` off the sync record of word 0, if there is one. Returns what is there then.
+    ///
+    /// Gives up after a few attempts: bytes that stay let a later acquire merge more than it
+    /// must, which is allowed.
+    #[inline]
+    pub fn clear_sync(self, found: u64, mask: u8) -> u64 {
+        const ATTEMPTS: usize = 4;
+        let mut found = found;
+        for _ in 0..ATTEMPTS {
+            let Word::Sync(sync) = Word::from_bits(found) else {
+                return found;
+            };
+            if sync.mask() & mask == 0 {
+                return found;
+            }
+            let left = sync.without(mask).map_or(0, |sync| sync.bits());
+            match self.words[0].compare_exchange(found, left, Relaxed, Relaxed) {
+                Ok(_) => return left,
+                Err(other) => found = other,
+            }
+        }
+        found
+    }
+
+    /// Changes the cell as the access requires.
+    #[inline]
+    fn update(
+        self,
+        mut words: [u64; S],
+        survey: &Survey,
+        access: &CellAccess,
+        past: &impl Past,
+        sampler: Sampler,
+    ) -> Option<Loss> {
+        let writes = access.action.writes();
+        let mut empty = survey.empty;
+        if writes && access.scope == RecordScope::NotAtomic && survey.sync {
+            words[0] = self.clear_sync(words[0], access.mask);
+            empty |= (words[0] == 0) as u8;
+        }
+        if survey.equal {
+            self.clear(&words, survey.observed);
+            return None;
+        }
+        let free = survey.superseded | survey.observed | empty;
+        let mut loss = None;
+        let target = match first(free & !1).or(first(free)).or(first(survey.covered)) {
+            Some(target) => target,
+            None => match victim(&words, access, past, sampler) {
+                Ok((target, met)) => {
+                    loss = Some(met);
+                    target
+                }
+                Err(met) => return Some(met),
+            },
+        };
+        self.replace(target, words[target], access.record().bits());
+        let superseded = if writes { survey.superseded } else { 0 };
+        self.clear(&words, (survey.observed | superseded) & !(1 << target));
+        loss
+    }
+
+    /// Empties the words of `which`.
+    #[inline]
+    fn clear(self, words: &[u64; S], mut which: u8) {
+        while let Some(index) = first(which) {
+            self.replace(index, words[index], 0);
+            which &= which - 1;
+        }
+    }
+
+    /// Writes word `index`, which held `found`. Word 0 stays as it is if it has changed.
+    #[inline]
+    fn replace(self, index: usize, found: u64, new: u64) {
+        if index == 0 {
+            // A change in between wins: its record is as good as this one.
+            let _ = self.words[0].compare_exchange(found, new, Relaxed, Relaxed);
+        } else {
+            self.words[index].store(new, Relaxed);
+        }
+    }
+}
+
+/// Every word of a cell.
+const ALL: u8 = u8::MAX;
+
+/// What a pass over the words of a cell found; a bit for each word.
+#[derive(Clone, Copy, Debug, Default)]
+struct Survey {
+    /// The access's own record is there.
+    equal: bool,
+    /// Word 0 holds a sync record.
+    sync: bool,
+    /// Nothing is there.
+    empty: u8,
+    /// Forgetting the record loses nothing.
+    superseded: u8,
+    /// An atomic write that the access observed.
+    observed: u8,
+    /// The record is ordered before and covered, but not superseded.
+    covered: u8,
+}
+
+/// Looks at every word, and checks those of `checked`.
+#[inline]
+fn survey<const S: usize>(
+    words: &[u64; S],
+    access: &CellAccess,
+    past: &impl Past,
+    checked: u8,
+    mut race: impl FnMut(Conflict),
+) -> Survey {
+    let new = access.record().bits();
+    let mut survey = Survey {
+        equal: words.contains(&new),
+        ..Survey::default()
+    };
+    for (index, &word) in words.iter().enumerate() {
+        let bit = 1 << index;
+        let record = match Word::from_bits(word) {
+            Word::Empty => {
+                survey.empty |= bit;
+                continue;
+            }
+            Word::Sync(_) => {
+                survey.sync |= index == 0;
+                continue;
+            }
+            Word::Ordinary(record) => record,
+        };
+        let mask = record.mask() & access.mask;
+        if mask == 0 || word == new {
+            continue;
+        }
+        let kind = access.kind(record);
+        let atomic = access.cover_each_other(record, past);
+        let observes =
+            atomic && access.action.reads() && record.write() && record.mask() == access.mask;
+        if survey.equal && !observes && (atomic || kind.is_none()) {
+            continue;
+        }
+        if past.is_ordered(record.thread(), record.epoch()) {
+            if mask == record.mask() {
+                if access.supersedes(record, past) {
+                    survey.superseded |= bit;
+                } else if access.action.writes() || !record.write() {
+                    survey.covered |= bit;
+                }
+            }
+        } else if observes {
+            survey.observed |= bit;
+        } else if let (Some(kind), false) = (kind, atomic)
+            && checked & bit != 0
+        {
+            race(Conflict {
+                earlier: record,
+                kind,
+                mask,
+            });
+        }
+    }
+    survey
+}
+
+/// Which word gives way when none is free, or that the access is not recorded; either way, which
+/// limit was met.
+#[cold]
+fn victim<const S: usize>(
+    words: &[u64; S],
+    access: &CellAccess,
+    past: &impl Past,
+    sampler: Sampler,
+) -> Result<(usize, Loss), Loss> {
+    let records = || {
+        let ordinary = |(index, &word)| Some((index, Word::from_bits(word).ordinary()?));
+        words.iter().enumerate().filter_map(ordinary)
+    };
+    let largest = |write: bool, must_be_ordered: bool| {
+        records()
+            .filter(|(_, record)| record.write() == write)
+            .filter(|(_, r)| !must_be_ordered || past.is_ordered(r.thread(), r.epoch()))
+            .map(|(index, record)| (sampler.number(record), index))
+            .max()
+    };
+    if access.action.writes() {
+        let (_, index) = largest(false, false)
+            .or_else(|| largest(true, false))
+            .ok_or(Loss::WriteEvicted)?;
+        return Ok((index, Loss::WriteEvicted));
+    }
+    if let Some((number, index)) = largest(false, false) {
+        return if sampler.number(access.record()) < number {
+            Ok((index, Loss::ReadNotSampled))
+        } else {
+            Err(Loss::ReadNotSampled)
+        };
+    }
+    match largest(true, true) {
+        Some((_, index)) => Ok((index, Loss::WriteEvicted)),
+        None => Err(Loss::ReadNotSampled),
+    }
+}
+
+/// The lowest bit of `mask`.
+#[inline]
+const fn first(mask: u8) -> Option<usize> {
+    if mask == 0 {
+        None
+    } else {
+        Some(mask.trailing_zeros() as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::sync::atomic::AtomicU64;
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::ids::SiteId;
+    use crate::record::{SyncFields, SyncRecord, Token};
+
+    /// Thread ids below 100 are of device 0, others of device 1. An access is ordered before the
+    /// current one if its thread and epoch are listed.
+    #[derive(Default)]
+    struct Known(BTreeSet<(u16, u32)>, u16);
+
+    impl Past for Known {
+        fn is_ordered(&self, thread: ThreadId, epoch: Epoch) -> bool {
+            self.0.contains(&(thread.0, epoch.get()))
+        }
+
+        fn is_same_device(&self, thread: ThreadId) -> bool {
+            (thread.0 < 100) == (self.1 < 100)
+        }
+    }
+
+    struct Shadow<const S: usize>([AtomicU64; S]);
+
+    impl<const S: usize> Shadow<S> {
+        fn new() -> Self {
+            Shadow([const { AtomicU64::new(0) }; S])
+        }
+
+        /// The races of `access`, and the loss it met. It knows its own epoch and `known`.
+        fn access(
+            &self,
+            access: CellAccess,
+            known: &[(u16, u32)],
+        ) -> (Vec<Conflict>, Option<Loss>) {
+            let mut past = Known(known.iter().copied().collect(), access.thread.0);
+            past.0.insert((access.thread.0, access.epoch.get()));
+            let mut races = Vec::new();
+            let sampler = Sampler::new(1, 2);
+            let loss = Cell::new(&self.0).access(&access, &past, sampler, |race| races.push(race));
+            (races, loss)
+        }
+
+        fn words(&self) -> [u64; S] {
+            Cell::new(&self.0).load()
+        }
+
+        fn holds(&self, access: CellAccess) -> bool {
+            self.words().contains(&access.record().bits())
+        }
+
+        fn publish(&self, mask: u8) -> u64 {
+            let sync = sync(mask);
+            self.0[0].store(sync, Relaxed);
+            sync
+        }
+    }
+
+    fn sync(mask: u8) -> u64 {
+        SyncRecord::new(SyncFields {
+            publisher: ThreadId(9),
+            mask,
+            scope: RecordScope::Gpu,
+            token: Token::new(77).unwrap(),
+        })
+        .bits()
+    }
+
+    fn access(thread: u16, mask: u8, action: Action, scope: RecordScope) -> CellAccess {
+        CellAccess {
+            thread: ThreadId(thread),
+            epoch: Epoch::new(1).unwrap(),
+            mask,
+            action,
+            scope,
+            site: SiteId(thread as u32),
+        }
+    }
+
+    fn read(thread: u16, mask: u8) -> CellAccess {
+        access(thread, mask, Action::Read, RecordScope::NotAtomic)
+    }
+
+    fn write(thread: u16, mask: u8) -> CellAccess {
+        access(thread, mask, Action::Write, RecordScope::NotAtomic)
+    }
+
+    fn rmw(thread: u16, mask: u8) -> CellAccess {
+        access(thread, mask, Action::Rmw, RecordScope::Gpu)
+    }
+
+    #[test]
+    fn a_cell_beyond_the_shadow_does_not_exist() {
+        let shadow: Vec<AtomicU64> = crate::atomics::words(8, 0);
+        assert!(Cell::<_, 4>::of(&shadow, 1).is_some());
+        assert!(Cell::<_, 4>::of(&shadow, 2).is_none());
+        assert!(Cell::<_, 4>::of(&shadow, usize::MAX).is_none());
+        assert!(Cell::<_, 4>::of(&shadow[..7], 1).is_none());
+    }
+
+    #[test]
+    fn two_writes_to_one_byte_race_and_neighbours_do_not() {
+        let cell = Shadow::<4>::new();
+        cell.access(write(1, 0b0000_0011), &[]);
+        assert_eq!(cell.access(write(2, 0b0000_1100), &[]).0, []);
+        let race = Conflict {
+            earlier: write(1, 0b0000_0011).record(),
+            kind: RaceKind::WriteAfterWrite,
+            mask: 0b0000_0010,
+        };
+        assert_eq!(cell.access(write(3, 0b0011_0010), &[]).0, [race]);
+    }
+
+    #[test]
+    fn an_ordered_access_never_races() {
+        let cell = Shadow::<4>::new();
+        cell.access(write(1, 0xff), &[]);
+        assert_eq!(cell.access(read(2, 0xff), &[(1, 1)]).0, []);
+        assert_eq!(cell.access(write(3, 0xff), &[(1, 1), (2, 1)]).0, []);
+    }
+
+    #[test]
+    fn scopes_must_cover_both_threads() {
+        use RecordScope::*;
+        let races = |earlier: (u16, RecordScope), later: (u16, RecordScope)| {
+            let cell = Shadow::<4>::new();
+            cell.access(access(earlier.0, 1, Action::Red, earlier.1), &[]);
+            let (races, _) = cell.access(access(later.0, 1, Action::Rmw, later.1), &[]);
+            races.iter().map(|race| race.kind).collect::<Vec<_>>()
+        };
+        let race = [RaceKind::ReadAfterWrite];
+        assert_eq!(races((1, Cta), (2, Gpu)), race);
+        assert_eq!(races((1, Gpu), (2, Cta)), race);
+        assert_eq!(races((1, Gpu), (2, Gpu)), []);
+        assert_eq!(races((1, Gpu), (2, Sys)), []);
+        assert_eq!(races((1, Gpu), (102, Gpu)), race);
+        assert_eq!(races((1, Gpu), (102, Sys)), race);
+        assert_eq!(races((1, Sys), (102, Sys)), []);
+        assert_eq!(races((1, NotAtomic), (2, Sys)), race);
+        assert_eq!(races((1, Sys), (2, NotAtomic)), race);
+    }
+
+    #[test]
+    fn an_equal_record_is_stored_once() {
+        let cell = Shadow::<4>::new();
+        cell.access(read(1, 0xf), &[]);
+        let before = cell.words();
+        assert_eq!(cell.access(read(1, 0xf), &[]), (vec![], None));
+        assert_eq!(cell.words(), before);
+        assert_eq!(before.iter().filter(|&&word| word != 0).count(), 1);
+    }
+
+    #[test]
+    fn a_write_replaces_what_it_supersedes_and_clears_the_rest() {
+        let cell = Shadow::<4>::new();
+        for thread in 1..=3 {
+            cell.access(read(thread, 0x0f), &[]);
+        }
+        cell.access(write(4, 0xff), &[(1, 1), (2, 1), (3, 1)]);
+        let mut words = cell.words();
+        words.sort_unstable();
+        assert_eq!(words, [0, 0, 0, write(4, 0xff).record().bits()]);
+    }
+
+    #[test]
+    fn a_write_keeps_ordered_records_it_does_not_cover() {
+        let cell = Shadow::<4>::new();
+        cell.access(write(1, 0xff), &[]);
+        cell.access(write(2, 0x0f), &[(1, 1)]);
+        assert!(cell.holds(write(1, 0xff)) && cell.holds(write(2, 0x0f)));
+    }
+
+    #[test]
+    fn an_atomic_takes_the_place_of_an_ordered_weak_write_only_when_no_word_is_empty() {
+        let cell = Shadow::<2>::new();
+        cell.access(write(1, 0xff), &[]);
+        cell.access(rmw(1, 0xff), &[]);
+        assert!(cell.holds(write(1, 0xff)) && cell.holds(rmw(1, 0xff)));
+        assert_eq!(cell.access(rmw(2, 0xff), &[]).0.len(), 1);
+
+        let cell = Shadow::<2>::new();
+        cell.access(write(1, 0xff), &[]);
+        cell.access(write(2, 0x0f), &[(1, 1)]);
+        cell.access(rmw(3, 0x0f), &[(1, 1), (2, 1)]);
+        assert!(cell.holds(write(1, 0xff)) && cell.holds(rmw(3, 0x0f)));
+    }
+
+    #[test]
+    fn an_atomic_of_another_device_supersedes_nothing() {
+        let cell = Shadow::<4>::new();
+        cell.access(rmw(1, 0xff), &[]);
+        cell.access(rmw(101, 0xff), &[(1, 1)]);
+        assert!(cell.holds(rmw(1, 0xff)) && cell.holds(rmw(101, 0xff)));
+    }
+
+    #[test]
+    fn word_0_is_used_last() {
+        let cell = Shadow::<4>::new();
+        for thread in 1..=3 {
+            cell.access(read(thread, 1), &[]);
+            assert_eq!(cell.words()[0], 0);
+        }
+        cell.access(read(4, 1), &[]);
+        assert_eq!(cell.words()[0], read(4, 1).record().bits());
+    }
+
+    #[test]
+    fn a_write_evicts_a_read_before_a_write() {
+        let cell = Shadow::<4>::new();
+        cell.access(write(1, 0x01), &[]);
+        cell.access(read(2, 0x02), &[]);
+        cell.access(write(3, 0x04), &[]);
+        cell.access(write(4, 0x08), &[]);
+        let met = cell.access(write(5, 0x10), &[]);
+        assert_eq!(met, (vec![], Some(Loss::WriteEvicted)));
+        assert!(!cell.holds(read(2, 0x02)) && cell.holds(write(5, 0x10)));
+        let met = cell.access(write(6, 0x20), &[]);
+        assert_eq!(met.1, Some(Loss::WriteEvicted));
+        assert!(cell.holds(write(6, 0x20)));
+    }
+
+    #[test]
+    fn a_read_evicts_a_write_only_if_that_is_ordered_and_no_read_is_there() {
+        let fill = || {
+            let cell = Shadow::<2>::new();
+            cell.access(write(1, 0x01), &[]);
+            cell.access(write(2, 0x02), &[]);
+            cell
+        };
+        let cell = fill();
+        assert_eq!(
+            cell.access(read(3, 0x04), &[]).1,
+            Some(Loss::ReadNotSampled)
+        );
+        assert!(cell.holds(write(1, 0x01)) && cell.holds(write(2, 0x02)));
+        let cell = fill();
+        assert_eq!(
+            cell.access(read(3, 0x03), &[(2, 1)]).1,
+            Some(Loss::WriteEvicted)
+        );
+        assert!(cell.holds(write(1, 0x01)) && cell.holds(read(3, 0x03)));
+        cell.access(read(4, 0x01), &[(1, 1)]);
+        assert!(cell.holds(write(1, 0x01)));
+    }
+
+    #[test]
+    fn only_a_weak_write_takes_its_bytes_off_the_sync_record() {
+        let cell = Shadow::<2>::new();
+        let published = cell.publish(0x0f);
+        for other in [read(1, 0x0f), rmw(1, 0x0f), rmw(1, 0xf0), write(1, 0xf0)] {
+            cell.access(other, &[(1, 1)]);
+            assert_eq!(cell.words()[0], published);
+        }
+        cell.access(write(1, 0x03), &[]);
+        assert_eq!(cell.words()[0], sync(0x0c));
+        cell.access(write(1, 0xff), &[]);
+        assert_eq!(Word::from_bits(cell.words()[0]).sync(), None);
+        assert!(cell.holds(write(1, 0xff)));
+    }
+
+    #[test]
+    fn a_write_that_is_there_already_still_takes_its_bytes_off_the_sync_record() {
+        let cell = Shadow::<2>::new();
+        cell.access(write(1, 0xff), &[]);
+        cell.publish(0xff);
+        cell.access(write(1, 0xff), &[]);
+        assert_eq!(cell.words(), [0, write(1, 0xff).record().bits()]);
+    }
+
+    #[test]
+    fn an_observed_atomic_write_is_forgotten() {
+        let store = access(1, 0x0f, Action::Write, RecordScope::Gpu);
+        let poll = access(2, 0x0f, Action::Read, RecordScope::Gpu);
+        let cell = Shadow::<4>::new();
+        cell.access(poll, &[]);
+        cell.access(store, &[(2, 1)]);
+        cell.access(poll, &[]);
+        assert!(cell.holds(poll) && !cell.holds(store));
+        // The last user resets the counter without being ordered after the others.
+        let cell = Shadow::<4>::new();
+        cell.access(rmw(1, 0x0f), &[]);
+        cell.access(rmw(2, 0x0f), &[]);
+        cell.access(rmw(3, 0x0f), &[]);
+        assert_eq!(cell.access(write(3, 0x0f), &[]), (vec![], None));
+    }
+
+    #[test]
+    fn an_atomic_write_of_other_bytes_or_too_small_a_scope_is_not_observed() {
+        for later in [
+            access(2, 0x03, Action::Read, RecordScope::Gpu),
+            access(2, 0x0f, Action::Write, RecordScope::Gpu),
+            access(2, 0x0f, Action::Read, RecordScope::Cta),
+            access(102, 0x0f, Action::Read, RecordScope::Gpu),
+            read(2, 0x0f),
+        ] {
+            let cell = Shadow::<4>::new();
+            let store = access(1, 0x0f, Action::Write, RecordScope::Gpu);
+            cell.access(store, &[]);
+            cell.access(later, &[]);
+            assert!(cell.holds(store), "{later:?}");
+        }
+    }
+
+    fn end(cell: &Shadow<4>, begin: &[u64; 4], access: CellAccess) -> Vec<Conflict> {
+        let past = Known([(access.thread.0, 1)].into(), access.thread.0);
+        let mut races = Vec::new();
+        Cell::new(&cell.0).access_since(
+            &begin.map(digest),
+            &access,
+            &past,
+            Sampler::new(1, 2),
+            |race| races.push(race),
+        );
+        races
+    }
+
+    #[test]
+    fn the_end_of_an_atomic_checks_only_what_has_not_changed_since_its_begin() {
+        let cell = Shadow::<4>::new();
+        cell.access(write(1, 0x0f), &[]);
+        let begin = cell.words();
+        cell.access(access(3, 0x0f, Action::Write, RecordScope::Cta), &[(1, 1)]);
+        let races = end(&cell, &begin, rmw(2, 0x0f));
+        assert_eq!(races.len(), 1);
+        assert_eq!(races[0].earlier, write(1, 0x0f).record());
+        assert!(cell.holds(rmw(2, 0x0f)));
+    }
+
+    #[test]
+    fn an_atomic_overtaken_by_a_weak_access_to_its_bytes_is_not_recorded() {
+        for (weak, recorded) in [(write(3, 0x01), false), (write(3, 0xf0), true)] {
+            let cell = Shadow::<4>::new();
+            let begin = cell.words();
+            cell.access(weak, &[]);
+            assert_eq!(end(&cell, &begin, rmw(2, 0x0f)), []);
+            assert_eq!(cell.holds(rmw(2, 0x0f)), recorded);
+        }
+    }
+
+    #[test]
+    fn digests_differ_when_one_bit_does() {
+        let word = 0x0123_4567_89ab_cdef;
+        let same = (0..64).filter(|bit| digest(word ^ 1 << bit) == digest(word));
+        assert_eq!(same.count(), 0);
+    }
+
+    fn action() -> impl Strategy<Value = Action> {
+        prop::sample::select(vec![
+            Action::Read,
+            Action::Write,
+            Action::Rmw,
+            Action::FailedRmw,
+            Action::Red,
+        ])
+    }
+
+    fn any_access() -> impl Strategy<Value = CellAccess> {
+        let scope = prop::sample::select(vec![
+            RecordScope::NotAtomic,
+            RecordScope::Cta,
+            RecordScope::Gpu,
+            RecordScope::Sys,
+        ]);
+        let mask = prop::sample::select(vec![0x01, 0x03, 0x0c, 0x0f, 0xf0, 0xff]);
+        (0u16..6, 1u32..4, mask, action(), scope).prop_map(
+            |(thread, epoch, mask, action, scope)| CellAccess {
+                thread: ThreadId(thread * 30),
+                epoch: Epoch::new(epoch).unwrap(),
+                mask,
+                action,
+                scope,
+                site: SiteId(epoch),
+            },
+        )
+    }
+
+    fn never_wrong<const S: usize>(
+        steps: &[(CellAccess, Vec<(u16, u32)>)],
+    ) -> Result<(), TestCaseError> {
+        let cell = Shadow::<S>::new();
+        let published = cell.publish(0xff);
+        let mut past: Vec<Record> = Vec::new();
+        for (access, known) in steps {
+            let before = cell.words();
+            let ordered = |record: Record| {
+                let id = (record.thread().0, record.epoch().get());
+                known.contains(&id) || id == (access.thread.0, access.epoch.get())
+            };
+            let (races, _) = cell.access(*access, known);
+            for race in races {
+                prop_assert!(past.contains(&race.earlier));
+                prop_assert!(!ordered(race.earlier));
+                prop_assert!(race.mask == race.earlier.mask() & access.mask && race.mask != 0);
+                prop_assert!(race.earlier.write() || access.action.writes());
+            }
+            let after = cell.words();
+            let lost = before
+                .iter()
+                .filter(|word| !after.contains(word))
+                .filter_map(|&word| Word::from_bits(word).ordinary());
+            for record in lost {
+                let observed = access.scope != RecordScope::NotAtomic
+                    && record.scope() != RecordScope::NotAtomic;
+                prop_assert!(
+                    !record.write() || access.action.writes() || ordered(record) || observed
+                );
+            }
+            let weak_write =
+                access.scope == RecordScope::NotAtomic && access.action == Action::Write;
+            if before[0] == published && !(weak_write) && access.scope != RecordScope::NotAtomic {
+                prop_assert_eq!(after[0], published);
+            }
+            prop_assert!(
+                after[1..]
+                    .iter()
+                    .all(|&word| Word::from_bits(word).sync().is_none())
+            );
+            past.push(access.record());
+        }
+        Ok(())
+    }
+
+    proptest! {
+        #[test]
+        fn a_cell_only_accuses_what_happened_and_never_drops_a_write_for_an_unordered_read(
+            steps in prop::collection::vec(
+                (any_access(), prop::collection::vec((0u16..6, 1u32..4), 0..10)
+                    .prop_map(|k| k.into_iter().map(|(t, e)| (t * 30, e)).collect::<Vec<_>>())),
+                1..25,
+            ),
+        ) {
+            never_wrong::<2>(&steps)?;
+            never_wrong::<4>(&steps)?;
+        }
+
+        #[test]
+        fn a_full_cell_keeps_the_same_readers_in_whatever_order_and_however_often_they_read(
+            order in Just((1u16..=40).chain(1..=40).collect::<Vec<_>>()).prop_shuffle(),
+        ) {
+            let cell = Shadow::<4>::new();
+            for thread in order {
+                cell.access(read(thread, 1), &[]);
+            }
+            let sampler = Sampler::new(1, 2);
+            let mut readers: Vec<Record> = (1..=40).map(|t| read(t, 1).record()).collect();
+            readers.sort_by_key(|&record| sampler.number(record));
+            let kept: BTreeSet<u64> = cell.words().into_iter().collect();
+            let expected: BTreeSet<u64> = readers[..4].iter().map(|r| r.bits()).collect();
+            prop_assert_eq!(kept, expected);
+        }
+    }
+}
