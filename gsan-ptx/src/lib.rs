@@ -14,4 +14,6 @@
 //! - An execution is a function of program, arguments and seed: the same three give the same
 //!   events in the same order, on any machine.
 
+pub mod alu;
+pub mod program;
 pub mod syntax;
