@@ -15,5 +15,6 @@
 //!   events in the same order, on any machine.
 
 pub mod alu;
+pub mod diagnostic;
 pub mod program;
 pub mod syntax;
