@@ -1,0 +1,266 @@
+//! Collects findings into a report: duplicates become one with a count, what is suppressed or over
+//! the limit is counted.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use gsan_core::loss::Losses;
+use gsan_core::race;
+
+use crate::loss::LossName;
+use crate::model::{
+    Fault, FaultKind, LossCount, Place, PossibleRace, Race, RaceKind, Replay, Report, Side, Space,
+    Summary, Who,
+};
+use crate::names::Names;
+
+/// What became of a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Added {
+    /// It is the first of its kind on these lines of these kernels.
+    New,
+    /// It was counted with an earlier one.
+    Again,
+    /// It was over the limit: counted, not kept.
+    NotKept,
+}
+
+/// Collects findings into a report.
+#[derive(Clone, Debug)]
+pub struct Builder {
+    report: Report,
+    limit: usize,
+    races: HashMap<RaceKey, usize>,
+    possible: HashMap<RaceKey, usize>,
+    faults: HashMap<FaultKey, usize>,
+    losses: Losses,
+}
+
+/// What makes two races one: kind, memory, the two lines, the two kernels. Which of the two sides
+/// came first is chance and no part of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct RaceKey {
+    kind: RaceKind,
+    shared: bool,
+    sides: [Spot; 2],
+}
+
+/// What makes two faults one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct FaultKey {
+    kind: FaultKind,
+    spot: Spot,
+}
+
+/// A line of a kernel.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Spot {
+    line: Option<(String, u32)>,
+    kernel: Option<String>,
+}
+
+impl Spot {
+    fn new(place: Option<&Place>, who: Option<&Who>) -> Spot {
+        Spot {
+            line: place.map(|place| (place.file.clone(), place.line)),
+            kernel: who.and_then(|who| who.kernel.clone()),
+        }
+    }
+
+    fn of(side: &Side) -> Spot {
+        Spot::new(side.place.as_ref(), Some(&side.who))
+    }
+}
+
+impl RaceKey {
+    fn of(race: &Race) -> RaceKey {
+        let mut sides = [Spot::of(&race.earlier), Spot::of(&race.later)];
+        sides.sort();
+        RaceKey {
+            kind: race.kind,
+            shared: matches!(race.range.space, Space::Shared { .. }),
+            sides,
+        }
+    }
+}
+
+impl FaultKey {
+    fn of(fault: &Fault) -> FaultKey {
+        // A deadlock has no place of its own: the first of those who wait stands for it.
+        let waiting = fault.waiting.first();
+        FaultKey {
+            kind: fault.kind,
+            spot: Spot::new(
+                fault
+                    .place
+                    .as_ref()
+                    .or_else(|| waiting.and_then(|waiting| waiting.place.as_ref())),
+                fault
+                    .who
+                    .as_ref()
+                    .or_else(|| waiting.map(|waiting| &waiting.who)),
+            ),
+        }
+    }
+}
+
+impl Builder {
+    /// Starts an empty report that keeps at most `limit` distinct findings of each list (races,
+    /// possible races, faults).
+    pub fn new(limit: usize) -> Builder {
+        Builder {
+            report: Report::default(),
+            limit,
+            races: HashMap::new(),
+            possible: HashMap::new(),
+            faults: HashMap::new(),
+            losses: Losses::default(),
+        }
+    }
+
+    /// Adds a race of the detector.
+    pub fn race(&mut self, race: &race::Race, names: &Names, replay: Option<&Replay>) -> Added {
+        let (mut race, reason) = names.race(race);
+        race.replay = replay.cloned();
+        self.named_race(race, reason)
+    }
+
+    /// Adds a race that has its names already; with a reason if it is only possible.
+    pub fn named_race(&mut self, race: Race, reason: Option<String>) -> Added {
+        let key = RaceKey::of(&race);
+        let Report {
+            races,
+            possible_races,
+            summary,
+            ..
+        } = &mut self.report;
+        match reason {
+            None => add(
+                (&mut self.races, key),
+                (races, race),
+                |race| &mut race.times,
+                self.limit,
+                summary,
+            ),
+            Some(reason) => add(
+                (&mut self.possible, key),
+                (possible_races, PossibleRace { reason, race }),
+                |possible| &mut possible.race.times,
+                self.limit,
+                summary,
+            ),
+        }
+    }
+
+    /// Adds a fault.
+    pub fn fault(&mut self, fault: Fault) -> Added {
+        let key = FaultKey::of(&fault);
+        let Report {
+            faults, summary, ..
+        } = &mut self.report;
+        add(
+            (&mut self.faults, key),
+            (faults, fault),
+            |fault| &mut fault.times,
+            self.limit,
+            summary,
+        )
+    }
+
+    /// Adds losses of coverage.
+    pub fn losses(&mut self, losses: &Losses) {
+        self.losses.merge(losses);
+    }
+
+    /// What was checked, to be filled in.
+    pub fn summary(&mut self) -> &mut Summary {
+        &mut self.report.summary
+    }
+
+    /// What was found so far, without the losses.
+    pub fn so_far(&self) -> &Report {
+        &self.report
+    }
+
+    /// Adds the report of another process, or of an earlier run.
+    pub fn merge(&mut self, part: Report) {
+        for race in part.races {
+            self.named_race(race, None);
+        }
+        for PossibleRace { reason, race } in part.possible_races {
+            self.named_race(race, Some(reason));
+        }
+        for fault in part.faults {
+            self.fault(fault);
+        }
+        for LossCount { loss, times } in part.losses {
+            self.losses.add(loss.0, times);
+        }
+        self.report.summary.merge(part.summary);
+    }
+
+    /// The report.
+    pub fn finish(self) -> Report {
+        Report {
+            losses: self
+                .losses
+                .met()
+                .map(|(loss, times)| LossCount {
+                    loss: LossName(loss),
+                    times,
+                })
+                .collect(),
+            ..self.report
+        }
+    }
+}
+
+fn add<K: Hash + Eq, T>(
+    (index, key): (&mut HashMap<K, usize>, K),
+    (list, mut item): (&mut Vec<T>, T),
+    times: impl Fn(&mut T) -> &mut u64,
+    limit: usize,
+    summary: &mut Summary,
+) -> Added {
+    let count = *times(&mut item);
+    if let Some(&known) = index.get(&key) {
+        let total = times(&mut list[known]);
+        *total = total.saturating_add(count);
+        Added::Again
+    } else if list.len() < limit {
+        index.insert(key, list.len());
+        list.push(item);
+        Added::New
+    } else {
+        summary.not_kept = summary.not_kept.saturating_add(count);
+        Added::NotKept
+    }
+}
+
+impl Summary {
+    /// Adds what another process checked.
+    pub fn merge(&mut self, other: Summary) {
+        let Summary {
+            processes,
+            launches,
+            schedules,
+            accesses,
+            covered_bytes,
+            uncovered_bytes,
+            not_kept,
+            seeds,
+        } = other;
+        for (total, more) in [
+            (&mut self.processes, processes),
+            (&mut self.launches, launches),
+            (&mut self.schedules, schedules),
+            (&mut self.accesses, accesses),
+            (&mut self.covered_bytes, covered_bytes),
+            (&mut self.uncovered_bytes, uncovered_bytes),
+            (&mut self.not_kept, not_kept),
+        ] {
+            *total = total.saturating_add(more);
+        }
+        self.seeds.extend(seeds);
+    }
+}
