@@ -13,6 +13,9 @@
 //! - The lock-free protocols touch memory only through the atomics facade, so that loom can
 //!   execute them.
 
+#[macro_use]
+pub mod layout;
+
 pub mod address;
 pub mod atomics;
 pub mod cell;

@@ -21,32 +21,50 @@ use crate::scope::Scope;
 
 /// Where the fields of a word lie. Device code gets the same numbers through the C header.
 pub mod bits {
-    /// Lowest bit of the thread id.
-    pub const THREAD_SHIFT: u32 = 0;
-    /// Bits of the thread id.
-    pub const THREAD_BITS: u32 = 16;
-    /// Lowest bit of the byte mask.
-    pub const MASK_SHIFT: u32 = 16;
-    /// Bits of the byte mask.
-    pub const MASK_BITS: u32 = 8;
-    /// Lowest bit of the scope.
-    pub const SCOPE_SHIFT: u32 = 24;
-    /// Bits of the scope.
-    pub const SCOPE_BITS: u32 = 2;
-    /// The bit that tells a sync record.
-    pub const SYNC_SHIFT: u32 = 26;
-    /// The bit that tells a write.
-    pub const WRITE_SHIFT: u32 = 27;
-    /// Lowest bit of the site.
-    pub const SITE_SHIFT: u32 = 28;
-    /// Bits of the site.
-    pub const SITE_BITS: u32 = 12;
-    /// Lowest bit of the epoch.
-    pub const EPOCH_SHIFT: u32 = 40;
-    /// Lowest bit of the token of a sync record.
-    pub const TOKEN_SHIFT: u32 = 27;
-    /// Bits of the token of a sync record.
-    pub const TOKEN_BITS: u32 = 37;
+    constants! { "GSAN_RECORD_":
+        /// Lowest bit of the thread id.
+        pub const THREAD_SHIFT: u32 = 0;
+        /// Bits of the thread id.
+        pub const THREAD_BITS: u32 = 16;
+        /// Lowest bit of the byte mask.
+        pub const MASK_SHIFT: u32 = 16;
+        /// Bits of the byte mask.
+        pub const MASK_BITS: u32 = 8;
+        /// Lowest bit of the scope.
+        pub const SCOPE_SHIFT: u32 = 24;
+        /// Bits of the scope.
+        pub const SCOPE_BITS: u32 = 2;
+        /// The bit that tells a sync record.
+        pub const SYNC_SHIFT: u32 = 26;
+        /// The bit that tells a write.
+        pub const WRITE_SHIFT: u32 = 27;
+        /// Lowest bit of the site.
+        pub const SITE_SHIFT: u32 = 28;
+        /// Bits of the site.
+        pub const SITE_BITS: u32 = 12;
+        /// Lowest bit of the epoch.
+        pub const EPOCH_SHIFT: u32 = 40;
+        /// Bits of the epoch.
+        pub const EPOCH_BITS: u32 = 24;
+        /// Lowest bit of the token of a sync record.
+        pub const TOKEN_SHIFT: u32 = 27;
+        /// Bits of the token of a sync record.
+        pub const TOKEN_BITS: u32 = 37;
+    }
+}
+
+/// The numbers of the scopes.
+pub mod scope {
+    constants! { "GSAN_SCOPE_":
+        /// An ordinary access.
+        pub const NOT_ATOMIC: u32 = super::RecordScope::NotAtomic as u32;
+        /// Atomic among the threads of one CTA.
+        pub const CTA: u32 = super::RecordScope::Cta as u32;
+        /// Atomic among the threads of one device.
+        pub const GPU: u32 = super::RecordScope::Gpu as u32;
+        /// Atomic among all threads.
+        pub const SYS: u32 = super::RecordScope::Sys as u32;
+    }
 }
 
 use bits::*;

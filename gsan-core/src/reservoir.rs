@@ -8,28 +8,40 @@
 //!
 //! Device code computes the same numbers: everything is 32-bit arithmetic that wraps around.
 
-use crate::record::Record;
+/// The constants of the hash.
+pub mod hash {
+    constants! { "GSAN_HASH_":
+        /// Multiplies the high half of a granule's index.
+        pub const GRANULE_MULTIPLIER: u32 = 0x9e37_79b1;
+        /// Multiplies the thread id.
+        pub const THREAD_MULTIPLIER: u32 = 0x85eb_ca77;
+        /// Multiplies the epoch.
+        pub const EPOCH_MULTIPLIER: u32 = 0xc2b2_ae3d;
+        /// First multiplier of the mixing.
+        pub const MIX_MULTIPLIER_1: u32 = 0x7feb_352d;
+        /// Second multiplier of the mixing.
+        pub const MIX_MULTIPLIER_2: u32 = 0x846c_a68b;
+        /// Shift before the first multiplication.
+        pub const MIX_SHIFT_1: u32 = 16;
+        /// Shift between the multiplications.
+        pub const MIX_SHIFT_2: u32 = 15;
+        /// Shift after the second multiplication.
+        pub const MIX_SHIFT_3: u32 = 16;
+    }
+}
 
-/// Multiplies the high half of a granule's index.
-pub const GRANULE_MULTIPLIER: u32 = 0x9e37_79b1;
-/// Multiplies the thread id.
-pub const THREAD_MULTIPLIER: u32 = 0x85eb_ca77;
-/// Multiplies the epoch.
-pub const EPOCH_MULTIPLIER: u32 = 0xc2b2_ae3d;
-/// The multipliers of [`mix`].
-pub const MIX_MULTIPLIERS: [u32; 2] = [0x7feb_352d, 0x846c_a68b];
-/// The shifts of [`mix`].
-pub const MIX_SHIFTS: [u32; 3] = [16, 15, 16];
+use crate::record::Record;
+use hash::*;
 
 /// Spreads every bit of `x` over all bits of the result; one-to-one. The constants are those of
 /// "lowbias32" (Wellons, "Prospecting for Hash Functions", 2018).
 #[inline]
 pub const fn mix(mut x: u32) -> u32 {
-    x ^= x >> MIX_SHIFTS[0];
-    x = x.wrapping_mul(MIX_MULTIPLIERS[0]);
-    x ^= x >> MIX_SHIFTS[1];
-    x = x.wrapping_mul(MIX_MULTIPLIERS[1]);
-    x ^ x >> MIX_SHIFTS[2]
+    x ^= x >> MIX_SHIFT_1;
+    x = x.wrapping_mul(MIX_MULTIPLIER_1);
+    x ^= x >> MIX_SHIFT_2;
+    x = x.wrapping_mul(MIX_MULTIPLIER_2);
+    x ^ x >> MIX_SHIFT_3
 }
 
 /// The numbers of the readers of one granule.

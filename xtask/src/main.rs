@@ -1,8 +1,15 @@
 //! Build, test and release chores: `cargo xtask --help`.
 
-use std::process::{Command, ExitCode};
+mod bench;
+mod cargo;
+mod ci;
+mod header;
+mod loom;
+mod test;
 
-use anyhow::{Context, Result, bail};
+use std::process::ExitCode;
+
+use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
@@ -14,14 +21,11 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Run every test that needs no GPU
-    Test {
-        /// Arguments for `cargo nextest run`
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        arguments: Vec<String>,
-    },
-    /// Format, lints, tests, documentation
-    Ci,
+    Bench(bench::Bench),
+    Ci(ci::Ci),
+    Header(header::Header),
+    Loom(loom::Loom),
+    Test(test::Test),
 }
 
 fn main() -> ExitCode {
@@ -36,36 +40,10 @@ fn main() -> ExitCode {
 
 fn run(task: Task) -> Result<()> {
     match task {
-        Task::Test { arguments } => {
-            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-            cargo(&[&["nextest", "run", "--workspace"], &arguments[..]].concat())?;
-            cargo(&["test", "--doc", "--workspace", "--quiet"])
-        }
-        Task::Ci => {
-            cargo(&["fmt", "--all", "--check"])?;
-            cargo(&[
-                "clippy",
-                "--workspace",
-                "--all-targets",
-                "--",
-                "-D",
-                "warnings",
-            ])?;
-            run(Task::Test {
-                arguments: Vec::new(),
-            })
-        }
+        Task::Bench(task) => task.run(),
+        Task::Ci(task) => task.run(),
+        Task::Header(task) => task.run(),
+        Task::Loom(task) => task.run(),
+        Task::Test(task) => task.run(),
     }
-}
-
-fn cargo(arguments: &[&str]) -> Result<()> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo)
-        .args(arguments)
-        .status()
-        .with_context(|| format!("cannot start cargo {}", arguments.join(" ")))?;
-    if !status.success() {
-        bail!("cargo {} failed ({status})", arguments.join(" "));
-    }
-    Ok(())
 }

@@ -1,0 +1,41 @@
+//! Every structure that device code or another process reads, defined once.
+//!
+//! The C header that device code includes is written from these definitions ([`header`]). All
+//! structures are `repr(C)`, have no padding, and hold plain integers: whoever reads one that
+//! others write does so word by word through the atomics facade.
+//!
+//! Where they lie:
+//!
+//! - The **state region** of a device, [`STATE_STRIDE`] bytes, mapped by every process that
+//!   shares memory with the device: [`GlobalState`] at its start, then what that names by offsets
+//!   from the start of the region. All that other devices read is in it.
+//! - **Pinned host memory**: [`LaunchDescriptor`]s, and the race ring ([`RaceRing`]).
+//! - **Shared memory of a CTA**: its [`ThreadState`] and a copy of [`Constants`].
+//!
+//! Rules for a field: what one CTA reads at every access lies in one cache line (128 bytes) and
+//! is copied to where the CTA has it at hand; a word that many write has a line of its own; what
+//! is read by another device is an offset, never an address.
+
+#[macro_use]
+mod describe;
+mod clock;
+pub mod header;
+mod launch;
+mod race;
+mod state;
+
+pub use clock::{
+    CheckpointHeader, ClockHeader, Publication, PublicationFields, RowHeader, Segment, Stamp,
+    entry, publication,
+};
+pub use describe::{CType, Constant, Field, Structure};
+pub use launch::{
+    HistoryEntry, LaunchDescriptor, LaunchState, ThreadState, launch_flags, thread_flags,
+};
+pub use race::{
+    AtomicEvent, ClusterScratch, KernelName, Mbarrier, MbarrierTable, RaceEntry, RaceRing,
+    RaceSide, Site, race_codes,
+};
+pub use state::{
+    Bank, Constants, CounterLine, GlobalState, Offsets, STATE_STRIDE, Shape, ShapeError, limits,
+};

@@ -1,0 +1,190 @@
+//! Races on their way to the host, the texts that name them, and what device code keeps in
+//! memory that its caller lends.
+
+/// Numbers in a race entry.
+pub mod race_codes {
+    constants! { "GSAN_RACE_":
+        /// Kind: the later access reads what the earlier one wrote.
+        pub const READ_AFTER_WRITE: u32 = 0;
+        /// Kind: the later access writes what the earlier one read.
+        pub const WRITE_AFTER_READ: u32 = 1;
+        /// Kind: both write.
+        pub const WRITE_AFTER_WRITE: u32 = 2;
+        /// Kind: a second write to write-once memory.
+        pub const WRITTEN_TWICE: u32 = 3;
+        /// Kind: a read of write-once memory before its first write.
+        pub const READ_UNWRITTEN: u32 = 4;
+        /// Kind: an atomic on write-once memory.
+        pub const WRITE_ONCE_ATOMIC: u32 = 5;
+        /// Flag of an entry: an opaque launch may have ordered the two.
+        pub const POSSIBLE: u32 = 1;
+        /// Flag of a side: launch and CTA are not known any more.
+        pub const FORGOTTEN: u32 = 1;
+        /// Flag of a side: an asynchronous copy.
+        pub const ASYNCHRONOUS: u32 = 2;
+        /// Action of a side: it read.
+        pub const READ: u32 = 1;
+        /// Action of a side: it wrote. With `GSAN_RACE_READ`: an atomic that does both.
+        pub const WRITE: u32 = 2;
+    }
+}
+
+structure! {
+    /// One side of a race.
+    pub struct RaceSide = "gsan_race_side", size 20, align 4 {
+        /// The number of the launch on the device.
+        pub launch: u32,
+        /// The position of the CTA in the grid.
+        pub cta: u32,
+        /// The epoch of the access.
+        pub epoch: u32,
+        /// The thread id.
+        pub thread: u16,
+        /// The site, in the table of the side's device; 0: unknown.
+        pub site: u16,
+        /// The device rank.
+        pub device: u8,
+        /// Read, write or both.
+        pub action: u8,
+        /// Scope of an atomic, as in a record.
+        pub scope: u8,
+        /// `GSAN_RACE_FORGOTTEN`, `GSAN_RACE_ASYNCHRONOUS`.
+        pub flags: u8,
+    }
+}
+
+structure! {
+    /// One race. The device takes a place in the ring, fills it, and writes `stamp` last.
+    pub struct RaceEntry = "gsan_race_entry", size 64, align 64 {
+        /// The index of the entry plus 1, never taken modulo; anything else: not there yet.
+        pub stamp: u64,
+        /// The first byte that both sides touched.
+        pub address: u64,
+        /// The granule's bytes that both sides touched.
+        pub mask: u8,
+        /// What happened.
+        pub kind: u8,
+        /// `GSAN_RACE_POSSIBLE`.
+        pub flags: u16,
+        /// How many more of its kind the device saw since it last told of one.
+        pub repeats: u32,
+        /// What was found in the cell.
+        pub earlier: RaceSide,
+        /// The access that found it.
+        pub later: RaceSide,
+    }
+}
+
+structure! {
+    /// The head of the race ring; its entries follow. In memory of the host.
+    pub struct RaceRing = "gsan_race_ring", size 256, align 128 {
+        /// How many places devices have taken.
+        pub head: u64,
+        /// How many races found the ring full.
+        pub dropped: u64,
+        /// How many entries there are, a power of two.
+        pub capacity: u64,
+        /// 0.
+        pub reserved: [u64; 13],
+        /// How many entries the host has read; a line of its own, since the host writes it.
+        pub tail: u64,
+        /// 0.
+        pub reserved_tail: [u64; 15],
+    }
+}
+
+structure! {
+    /// A source location. The table is open-addressed by `key`; an entry's place is its number.
+    pub struct Site = "gsan_site", size 32, align 32 {
+        /// A hash of file and line, never 0; 0: free. Claimed by compare-and-swap.
+        pub key: u64,
+        /// Where the file's name starts in the site texts.
+        pub text: u32,
+        /// How many bytes it has.
+        pub bytes: u32,
+        /// The line, from 1; 0 if unknown.
+        pub line: u32,
+        /// 1 once the other fields are there.
+        pub ready: u32,
+        /// 0.
+        pub reserved: u64,
+    }
+}
+
+structure! {
+    /// The name of a kernel, by its number.
+    pub struct KernelName = "gsan_kernel_name", size 16, align 16 {
+        /// Where the name starts in the kernel texts.
+        pub text: u32,
+        /// How many bytes it has; 0: no such kernel.
+        pub bytes: u32,
+        /// `GSAN_LAUNCH_OPAQUE` if its code contains synchronisation nobody reports.
+        pub flags: u32,
+        /// 0.
+        pub reserved: u32,
+    }
+}
+
+structure! {
+    /// What an atomic access keeps from its begin to its end.
+    pub struct AtomicEvent = "gsan_atomic_event", size 40, align 8 {
+        /// The first byte; 0: nothing to do at the end.
+        pub address: u64,
+        /// Word 0 of the first cell at begin.
+        pub found: u64,
+        /// A digest of each word of the first cell at begin.
+        pub digests: [u16; 4],
+        /// The epoch at begin.
+        pub epoch: u32,
+        /// How many bytes.
+        pub bytes: u32,
+        /// The site.
+        pub site: u32,
+        /// Whether it reads, as said at begin.
+        pub reads: u32,
+    }
+}
+
+structure! {
+    /// What the CTAs of a cluster hand each other at a barrier: a sync record each, as published at
+    /// arrival. Lent by the caller, zero at launch.
+    pub struct ClusterScratch = "gsan_cluster_scratch", size 128, align 16 {
+        /// By rank in the cluster.
+        pub arrivals: [u64; 16],
+    }
+}
+
+structure! {
+    /// The head of the mirrored mbarriers of a cluster; the mbarriers follow.
+    pub struct MbarrierTable = "gsan_mbarrier_table", size 16, align 16 {
+        /// How many mbarriers there is room for.
+        pub capacity: u32,
+        /// How many are in use.
+        pub used: u32,
+        /// 0.
+        pub reserved: u64,
+    }
+}
+
+structure! {
+    /// A mirrored mbarrier. Arrivals of the running phase release into `arrivals[phase]`, completed
+    /// waits acquire the other.
+    pub struct Mbarrier = "gsan_mbarrier", size 176, align 8 {
+        /// The low 24 bits of the shared address, and the owner's rank above; plus 1, so that 0 is
+        /// free.
+        pub key: u32,
+        /// Arrivals that complete a phase.
+        pub expected: u32,
+        /// Arrivals still missing in the running phase.
+        pub pending: u32,
+        /// How many phases are complete; the parity of the running one is its lowest bit.
+        pub phase: u32,
+        /// Sync records released into the phases of even and odd number. More publishers than
+        /// places join their predecessors.
+        pub arrivals: [[u64; 8]; 2],
+        /// Taken for the update of an arrival.
+        pub lock: u32,
+        /// 0.
+        pub reserved: [u32; 7],
+    }
+}
