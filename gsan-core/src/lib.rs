@@ -21,6 +21,7 @@ pub mod atomics;
 pub mod cell;
 pub mod clock;
 pub mod event;
+pub mod host_order;
 pub mod ids;
 pub mod loss;
 pub mod race;
