@@ -21,6 +21,7 @@ pub mod atomics;
 pub mod cell;
 pub mod clock;
 pub mod event;
+pub mod exact;
 pub mod host_order;
 pub mod ids;
 pub mod loss;
