@@ -13,9 +13,9 @@ pub enum ReadError {
     /// It is not JSON, or not the JSON of a report.
     #[error("line {line}, column {column}: {message}")]
     Malformed {
-        /// The line, counted from 1; 0 when the file is empty.
+        /// The line, counted from 1.
         line: usize,
-        /// The column, counted from 1.
+        /// The column, counted from 1; 0 before the first.
         column: usize,
         /// What is wrong there.
         message: String,
@@ -57,6 +57,16 @@ pub fn read(bytes: &[u8]) -> Result<Report, ReadError> {
 
     if bytes.len() > MAX_BYTES {
         return Err(ReadError::TooLarge { bytes: bytes.len() });
+    }
+    // serde takes a list of the fields' values for an object; a report is never that.
+    if let Some(&first) = bytes.trim_ascii_start().first()
+        && first != b'{'
+    {
+        return Err(ReadError::Malformed {
+            line: 1,
+            column: 1,
+            message: "expected a JSON object".to_owned(),
+        });
     }
     let Versioned { version } = serde_json::from_slice(bytes)?;
     if version != u64::from(VERSION) {

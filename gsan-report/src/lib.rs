@@ -23,5 +23,6 @@ pub mod json;
 pub mod loss;
 pub mod model;
 pub mod names;
+pub mod sarif;
 pub mod source;
 mod words;

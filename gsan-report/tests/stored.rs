@@ -1,0 +1,336 @@
+//! Stored reports: written and read again, checked against their schemas, and made by strangers.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod arbitrary;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use gsan_report::builder::Builder;
+use gsan_report::human::{self, Look};
+use gsan_report::json::{self, ReadError};
+use gsan_report::model::Report;
+use gsan_report::sarif;
+use gsan_report::source::Sources;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use serde_json::Value;
+
+fn validator(schema: &str) -> jsonschema::Validator {
+    jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap()
+}
+
+fn assert_valid(validator: &jsonschema::Validator, text: &str) {
+    let value: Value = serde_json::from_str(text).unwrap();
+    let errors: Vec<String> = validator
+        .iter_errors(&value)
+        .map(|error| format!("{}: {error}", error.instance_path()))
+        .collect();
+    assert!(errors.is_empty(), "{errors:#?}\n{text}");
+}
+
+#[test]
+fn the_schema_in_the_repository_is_that_of_the_types() {
+    expect_test::expect_file!["../report.schema.json"].assert_eq(&json::schema());
+}
+
+#[test]
+fn what_is_written_and_read_again_is_equal_and_obeys_the_schema() {
+    let schema = validator(&json::schema());
+    proptest!(ProptestConfig::with_cases(64), |(report in arbitrary::report())| {
+        let text = json::write(&report);
+        prop_assert_eq!(json::read(text.as_bytes()).unwrap(), report);
+        assert_valid(&schema, &text);
+    });
+}
+
+#[test]
+fn sarif_obeys_the_published_schema() {
+    let schema = validator(include_str!("data/sarif-schema-2.1.0.json"));
+    proptest!(ProptestConfig::with_cases(64), |(report in arbitrary::report())| {
+        assert_valid(&schema, &sarif::write(&report, Path::new("/home/me")));
+    });
+}
+
+#[test]
+fn what_is_no_report_is_said_with_its_place() {
+    let good = json::write(&Report::default());
+    let with = |old: &str, new: &str| {
+        assert!(good.contains(old), "{old} is not in {good}");
+        good.replace(old, new)
+    };
+    for (text, line, expected) in [
+        (String::new(), 1, "EOF while parsing a value"),
+        ("[]".to_owned(), 1, "expected a JSON object"),
+        ("{}".to_owned(), 1, "missing field `version`"),
+        (
+            with("\"version\": 1", "\"version\": 18446744073709551616"),
+            2,
+            "invalid type: floating point",
+        ),
+        (
+            with("\"launches\": 0", "\"launches\": -1"),
+            6,
+            "invalid value: integer `-1`, expected u64",
+        ),
+        (
+            with("\"launches\": 0", "\"launches\": 1e999"),
+            6,
+            "number out of range",
+        ),
+        (
+            with("\"races\": []", "\"races\": [], \"racers\": []"),
+            14,
+            "unknown field `racers`, expected one of `version`, `tool`, `summary`, `races`",
+        ),
+        (
+            with(
+                "\"losses\": []",
+                "\"losses\": [{\"loss\": \"no-luck\", \"times\": 1}]",
+            ),
+            17,
+            "unknown variant `no-luck`, expected one of `no-slot`",
+        ),
+    ] {
+        match json::read(text.as_bytes()) {
+            Err(ReadError::Malformed {
+                line: found,
+                message,
+                ..
+            }) => {
+                assert_eq!(found, line, "{text}");
+                assert!(message.starts_with(expected), "{text}: {message}");
+            }
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_foreign_version_is_refused_whatever_else_it_holds() {
+    for (version, shape) in [(0, "{}"), (2, "{\"lanes\": [1]}"), (u64::MAX, "[[]]")] {
+        let text = format!("{{\"races\": {shape}, \"version\": {version}}}");
+        assert_eq!(
+            json::read(text.as_bytes()).unwrap_err().to_string(),
+            format!("this is version {version} of the report format; only version 1 can be read")
+        );
+    }
+}
+
+#[test]
+fn a_truncated_report_is_an_error_wherever_it_ends() {
+    let report = sample_reports(1, 4).pop().unwrap();
+    let text = json::write(&report);
+    let body = text.trim_end().len();
+    for end in 0..body {
+        assert!(json::read(&text.as_bytes()[..end]).is_err(), "cut at {end}");
+    }
+    assert_eq!(json::read(&text.as_bytes()[..body]).unwrap(), report);
+}
+
+#[test]
+fn deep_nesting_is_an_error() {
+    let deep = "[".repeat(1_000_000);
+    let inside =
+        json::write(&Report::default()).replace("\"races\": []", &format!("\"races\": {deep}"));
+    let unknown = format!("{{\"version\": 1, \"unknown\": {deep}");
+    for text in [&deep, &inside, &unknown] {
+        assert!(matches!(
+            json::read(text.as_bytes()),
+            Err(ReadError::Malformed { .. })
+        ));
+    }
+}
+
+/// Reports of every shape, the same for the same seed.
+fn sample_reports(seed: u8, count: usize) -> Vec<Report> {
+    let rng = proptest::test_runner::TestRng::from_seed(
+        proptest::test_runner::RngAlgorithm::ChaCha,
+        &[seed; 32],
+    );
+    let mut runner = TestRunner::new_with_rng(ProptestConfig::default(), rng);
+    (0..count)
+        .map(|_| arbitrary::report().new_tree(&mut runner).unwrap().current())
+        .collect()
+}
+
+/// Text that has broken readers before.
+const NASTY: &[&str] = &[
+    "null",
+    "true",
+    "-1",
+    "0",
+    "1e999",
+    "-0.0",
+    "18446744073709551615",
+    "18446744073709551616",
+    "4294967295",
+    "99999999999999999999999999999999999999999999",
+    "\"\"",
+    "\"\\u0000\"",
+    "\"\\ud800\"",
+    "\"\\u001b[2J\"",
+    "\"/dev/stdin\"",
+    "\"0x\"",
+    "[]",
+    "{}",
+    "[[[[[[[[[[[[[[[[[[[[",
+    "{\"a\":",
+    "\u{feff}",
+    "\u{202e}",
+    ",",
+    "\"",
+];
+
+/// Changes some bytes, as a broken disk or a hostile author would.
+fn mutate_bytes(bytes: &mut Vec<u8>, rng: &mut StdRng) {
+    for _ in 0..rng.random_range(1..6) {
+        let at = rng.random_range(0..=bytes.len());
+        let end = (at + rng.random_range(0..32)).min(bytes.len());
+        match rng.random_range(0..5) {
+            0 if at < bytes.len() => bytes[at] ^= 1 << rng.random_range(0..8),
+            1 => drop(bytes.drain(at..end)),
+            2 => {
+                let copied = bytes[at..end].to_vec();
+                let to = rng.random_range(0..=bytes.len());
+                bytes.splice(to..to, copied);
+            }
+            3 => bytes.truncate(at),
+            _ => {
+                let nasty = NASTY.choose(rng).unwrap();
+                bytes.splice(at..end, nasty.bytes());
+            }
+        }
+    }
+}
+
+/// Changes some leaves of a JSON value to others that often still make a report.
+fn mutate_value(value: &mut Value, rng: &mut StdRng) {
+    match value {
+        Value::Array(items) => {
+            if !items.is_empty() && rng.random_ratio(1, 8) {
+                let copied = items.choose(rng).unwrap().clone();
+                items.push(copied);
+            }
+            items.iter_mut().for_each(|item| mutate_value(item, rng));
+        }
+        Value::Object(fields) => {
+            if !fields.is_empty() && rng.random_ratio(1, 64) {
+                let key = fields
+                    .keys()
+                    .nth(rng.random_range(0..fields.len()))
+                    .unwrap()
+                    .clone();
+                fields.remove(&key);
+            }
+            fields.values_mut().for_each(|item| mutate_value(item, rng));
+        }
+        Value::Number(_) if rng.random_ratio(1, 4) => {
+            *value = [
+                0,
+                1,
+                2,
+                7,
+                u64::from(u16::MAX),
+                u64::from(u32::MAX),
+                u64::MAX,
+            ]
+            .choose(rng)
+            .copied()
+            .unwrap()
+            .into();
+        }
+        Value::String(text) if rng.random_ratio(1, 8) => {
+            *text = match rng.random_range(0..6) {
+                0 => arbitrary::FILE.to_owned(),
+                1 => "x".repeat(rng.random_range(0..5_000)),
+                2 => "\u{9b}31m\u{85}\u{2028}\u{200f}\u{fe0f}漢字\u{301}".to_owned(),
+                3 => format!("{text}\n{text}"),
+                4 => format!("{:#x}", rng.random::<u64>()),
+                _ => String::new(),
+            };
+        }
+        _ => {}
+    }
+}
+
+/// Does with a stored report whatever can be done with one.
+fn use_report(bytes: &[u8], sources: &mut Sources, rng: &mut StdRng) -> bool {
+    let Ok(report) = json::read(bytes) else {
+        return false;
+    };
+    let look = Look {
+        color: rng.random(),
+        width: rng.random_range(0..500),
+        context_lines: *[0, 2, 100].choose(rng).unwrap(),
+    };
+    let text = human::report(&report, sources, &look);
+    let obeyed = |character: char| character.is_control() && character != '\n';
+    assert!(look.color || !text.contains(obeyed), "{text:?}");
+    sarif::write(&report, Path::new("/"));
+    assert_eq!(json::read(json::write(&report).as_bytes()).unwrap(), report);
+    let mut builder = Builder::new(rng.random_range(0..4));
+    builder.merge(report.clone());
+    builder.merge(report);
+    builder.finish();
+    true
+}
+
+/// Runs for `GSAN_FUZZ_SECONDS`, else for a moment.
+#[test]
+fn hostile_reports_never_panic() {
+    let seconds = std::env::var("GSAN_FUZZ_SECONDS").map_or(1, |text| {
+        text.parse().expect("GSAN_FUZZ_SECONDS is a number")
+    });
+    let seed = match seconds {
+        1 => 1,
+        _ => rand::random(),
+    };
+    println!("seed {seed}");
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let mut rng = StdRng::seed_from_u64(seed);
+    let texts: Vec<String> = sample_reports(rng.random(), 64)
+        .iter()
+        .map(json::write)
+        .collect();
+    let mut sources = Sources::new("/nonexistent");
+    let long = "x".repeat(100_000);
+    sources.insert(
+        arbitrary::FILE,
+        format!("\tif a:\r\n\t\u{1b}b(ü, 漢字, \u{202e})\n\n{long}y = 1;{long}\n \u{9b}\u{301}\n\t\t\t\n"),
+    );
+    let (mut tried, mut read) = (0_u64, 0_u64);
+    while Instant::now() < end {
+        for text in &texts {
+            let mut bytes = if rng.random() {
+                let mut value: Value = serde_json::from_str(text).unwrap();
+                mutate_value(&mut value, &mut rng);
+                serde_json::to_vec(&value).unwrap()
+            } else {
+                text.clone().into_bytes()
+            };
+            if rng.random() {
+                mutate_bytes(&mut bytes, &mut rng);
+            }
+            // Printed before a panic ends the test; shown only then.
+            tried += 1;
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                use_report(&bytes, &mut sources, &mut rng)
+            }));
+            match result {
+                Ok(was_read) => read += u64::from(was_read),
+                Err(panic) => {
+                    println!("{}", String::from_utf8_lossy(&bytes));
+                    std::panic::resume_unwind(panic);
+                }
+            }
+        }
+    }
+    println!("{tried} reports tried, {read} of them readable");
+    assert!(read > 0, "no mutated report could be read");
+}
