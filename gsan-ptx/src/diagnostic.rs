@@ -114,7 +114,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate))
         .filter(|&(distance, candidate)| {
             let longer = word.len().max(candidate.len());
-            distance <= (longer / 3).clamp(1, 3)
+            (1..=(longer / 3).clamp(1, 3)).contains(&distance)
         })
         .min()
         .map(|(_, candidate)| candidate)
@@ -131,6 +131,7 @@ mod tests {
         assert_eq!(nearest("reqntd", words), Some("reqntid"));
         assert_eq!(nearest("maxnrge", words), Some("maxnreg"));
         assert_eq!(nearest("visible", words), None);
+        assert_eq!(nearest("maxnreg", ["maxnreg"]), None);
     }
 
     #[test]

@@ -16,5 +16,6 @@
 
 pub mod alu;
 pub mod diagnostic;
+pub mod lower;
 pub mod program;
 pub mod syntax;

@@ -3,26 +3,26 @@
 use std::fmt;
 
 macro_rules! words {
-    ($(#[$meta:meta])* $name:ident { $($variant:ident $word:literal,)* }) => {
+    ($(#[$meta:meta])* $vis:vis enum $name:ident { $($variant:ident $word:literal,)* }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum $name {
+        $vis enum $name {
             $(#[doc = concat!("`.", $word, "`")] $variant,)*
         }
 
         impl $name {
             /// All of them.
-            pub const ALL: &[$name] = &[$($name::$variant,)*];
+            $vis const ALL: &[$name] = &[$($name::$variant,)*];
 
             /// The word, without its dot.
-            pub const fn word(self) -> &'static str {
+            $vis const fn word(self) -> &'static str {
                 match self {
                     $($name::$variant => $word,)*
                 }
             }
 
             /// What `word`, without its dot, stands for.
-            pub fn from_word(word: &str) -> Option<$name> {
+            $vis fn from_word(word: &str) -> Option<$name> {
                 match word {
                     $($word => Some($name::$variant),)*
                     _ => None,
@@ -38,9 +38,11 @@ macro_rules! words {
     };
 }
 
+pub(crate) use words;
+
 words! {
     /// The type of a register, variable or parameter.
-    Type {
+    pub enum Type {
         B8 "b8",
         B16 "b16",
         B32 "b32",
@@ -84,7 +86,7 @@ impl Type {
 
 words! {
     /// Where a variable lives.
-    StateSpace {
+    pub enum StateSpace {
         Reg "reg",
         Const "const",
         Global "global",
