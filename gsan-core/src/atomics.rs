@@ -10,7 +10,7 @@ use core::fmt::Debug;
 use core::sync::atomic::{self, AtomicU32, AtomicU64, Ordering};
 
 /// One atomic word.
-pub trait Atomic: Send + Sync {
+pub trait Atomic: Send + Sync + Debug {
     /// What it holds.
     type Value: Copy + Eq + Debug;
 
@@ -43,8 +43,38 @@ pub trait Atomic: Send + Sync {
     fn fetch_max(&self, value: Self::Value, order: Ordering) -> Self::Value;
 }
 
+/// An ordering that a protocol cannot do without. Each has a model that fails when it is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Essential {
+    /// A slot is given back after its last epoch was written.
+    SlotGivenBack,
+    /// The lock of a CTA is released after what it protects was changed.
+    LockReleased,
+    /// A private clock is filled before it is pointed at.
+    ClockFilled,
+    /// A ring entry is filled before it is said to be complete.
+    EntryFilled,
+    /// A ring entry is looked at again after it was read.
+    EntryStillThere,
+    /// A publication is claimed after its clock is known, and a checkpoint copies after it has
+    /// read the head.
+    HeadBeforeCheckpoint,
+    /// The sync word changes after the publication it names.
+    SyncWordAfterPublication,
+    /// The sync word changes only from what was found there.
+    SyncWordCompared,
+    /// A release that meets a sequence takes the sequence along.
+    SequenceJoined,
+    /// An atomic access is announced before its instruction.
+    AtomicAnnounced,
+    /// The record of an atomic access replaces nothing but its announcement.
+    AtomicRecordCompared,
+    /// Memory is zeroed before the ranks may launch again.
+    RestartDone,
+}
+
 /// A kind of memory: its words and its fence.
-pub trait Memory {
+pub trait Memory: Sized + 'static {
     /// A 32-bit word.
     type U32: Atomic<Value = u32>;
     /// A 64-bit word.
@@ -52,6 +82,33 @@ pub trait Memory {
 
     /// A fence between this thread's accesses (C++ `atomic_thread_fence`).
     fn fence(order: Ordering);
+
+    /// Lets another thread run: between two looks at a word that another thread will change.
+    fn pause();
+
+    /// Whether `what` is done as it must be. A model breaks one to show that it is essential.
+    #[inline(always)]
+    fn keeps(_what: Essential) -> bool {
+        true
+    }
+
+    /// `order`, which is essential for `what`.
+    #[inline(always)]
+    fn order(what: Essential, order: Ordering) -> Ordering {
+        if Self::keeps(what) {
+            order
+        } else {
+            Ordering::Relaxed
+        }
+    }
+
+    /// A fence that is essential for `what`.
+    #[inline(always)]
+    fn essential_fence(what: Essential, order: Ordering) {
+        if Self::keeps(what) {
+            Self::fence(order);
+        }
+    }
 }
 
 macro_rules! atomic {
@@ -120,11 +177,16 @@ impl Memory for Native {
     fn fence(order: Ordering) {
         atomic::fence(order);
     }
+
+    #[inline(always)]
+    fn pause() {
+        core::hint::spin_loop();
+    }
 }
 
 #[cfg(loom)]
 mod model {
-    use super::{Atomic, Memory, Ordering};
+    use super::{Atomic, Essential, Memory, Ordering};
 
     atomic!(u32, loom::sync::atomic::AtomicU32);
     atomic!(u64, loom::sync::atomic::AtomicU64);
@@ -140,11 +202,36 @@ mod model {
         fn fence(order: Ordering) {
             loom::sync::atomic::fence(order);
         }
+
+        fn pause() {
+            loom::thread::yield_now();
+        }
+    }
+
+    /// [`Loom`] with one essential ordering broken: `WHAT` is an [`Essential`] as a number.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Broken<const WHAT: u8>;
+
+    impl<const WHAT: u8> Memory for Broken<WHAT> {
+        type U32 = loom::sync::atomic::AtomicU32;
+        type U64 = loom::sync::atomic::AtomicU64;
+
+        fn fence(order: Ordering) {
+            Loom::fence(order);
+        }
+
+        fn pause() {
+            Loom::pause();
+        }
+
+        fn keeps(what: Essential) -> bool {
+            what as u8 != WHAT
+        }
     }
 }
 
 #[cfg(loom)]
-pub use model::Loom;
+pub use model::{Broken, Loom};
 
 /// `count` words that hold `value`.
 pub fn words<A: Atomic>(count: usize, value: A::Value) -> Vec<A> {

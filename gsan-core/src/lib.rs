@@ -20,6 +20,7 @@ pub mod address;
 pub mod atomics;
 pub mod cell;
 pub mod clock;
+pub mod compressed;
 pub mod event;
 pub mod exact;
 pub mod host_order;
