@@ -186,21 +186,82 @@ impl Memory for Native {
 
 #[cfg(loom)]
 mod model {
+    use loom::sync::atomic;
+
     use super::{Atomic, Essential, Memory, Ordering};
 
-    atomic!(u32, loom::sync::atomic::AtomicU32);
-    atomic!(u64, loom::sync::atomic::AtomicU64);
+    macro_rules! modelled {
+        ($name:ident, $value:ty, $word:ty) => {
+            /// A word inside a loom model.
+            ///
+            /// Loom 0.7 reorders a store with the *last* access to the word only: if that was the
+            /// storing thread's own load, it never tries the store before the earlier load of
+            /// another thread, and so misses most of what a load followed by a plain store can do.
+            /// A store to a second word that nobody reads, before each load, makes it try the
+            /// loads in every order, and synchronises nothing.
+            #[derive(Debug)]
+            pub struct $name {
+                word: $word,
+                turn: atomic::AtomicU32,
+            }
+
+            impl Atomic for $name {
+                type Value = $value;
+
+                fn new(value: $value) -> Self {
+                    $name {
+                        word: <$word>::new(value),
+                        turn: atomic::AtomicU32::new(0),
+                    }
+                }
+                fn load(&self, order: Ordering) -> $value {
+                    self.turn.store(0, Ordering::Relaxed);
+                    self.word.load(order)
+                }
+                fn store(&self, value: $value, order: Ordering) {
+                    self.word.store(value, order);
+                }
+                fn swap(&self, value: $value, order: Ordering) -> $value {
+                    self.word.swap(value, order)
+                }
+                fn compare_exchange(
+                    &self,
+                    current: $value,
+                    new: $value,
+                    success: Ordering,
+                    failure: Ordering,
+                ) -> Result<$value, $value> {
+                    self.word.compare_exchange(current, new, success, failure)
+                }
+                fn fetch_add(&self, value: $value, order: Ordering) -> $value {
+                    self.word.fetch_add(value, order)
+                }
+                fn fetch_or(&self, value: $value, order: Ordering) -> $value {
+                    self.word.fetch_or(value, order)
+                }
+                fn fetch_and(&self, value: $value, order: Ordering) -> $value {
+                    self.word.fetch_and(value, order)
+                }
+                fn fetch_max(&self, value: $value, order: Ordering) -> $value {
+                    self.word.fetch_max(value, order)
+                }
+            }
+        };
+    }
+
+    modelled!(LoomU32, u32, atomic::AtomicU32);
+    modelled!(LoomU64, u64, atomic::AtomicU64);
 
     /// Memory inside a loom model.
     #[derive(Clone, Copy, Debug)]
     pub struct Loom;
 
     impl Memory for Loom {
-        type U32 = loom::sync::atomic::AtomicU32;
-        type U64 = loom::sync::atomic::AtomicU64;
+        type U32 = LoomU32;
+        type U64 = LoomU64;
 
         fn fence(order: Ordering) {
-            loom::sync::atomic::fence(order);
+            atomic::fence(order);
         }
 
         fn pause() {
@@ -213,8 +274,8 @@ mod model {
     pub struct Broken<const WHAT: u8>;
 
     impl<const WHAT: u8> Memory for Broken<WHAT> {
-        type U32 = loom::sync::atomic::AtomicU32;
-        type U64 = loom::sync::atomic::AtomicU64;
+        type U32 = LoomU32;
+        type U64 = LoomU64;
 
         fn fence(order: Ordering) {
             Loom::fence(order);
@@ -231,7 +292,7 @@ mod model {
 }
 
 #[cfg(loom)]
-pub use model::{Broken, Loom};
+pub use model::{Broken, Loom, LoomU32, LoomU64};
 
 /// `count` words that hold `value`.
 pub fn words<A: Atomic>(count: usize, value: A::Value) -> Vec<A> {

@@ -429,6 +429,9 @@ const fn first(mask: u8) -> Option<usize> {
     }
 }
 
+#[cfg(all(test, loom))]
+mod models;
+
 #[cfg(test)]
 mod tests {
     use core::sync::atomic::AtomicU64;

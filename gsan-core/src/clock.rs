@@ -215,9 +215,26 @@ const fn hull(a: u32, b: u32) -> u32 {
 /// Merges `source` into `target`, entry by entry; entries beyond the shorter of the two are left
 /// alone.
 pub fn merge_rows(target: &mut [u32], source: &[u32]) {
-    for (target, &source) in target.iter_mut().zip(source) {
-        *target = hull(*target, source);
+    #[inline(always)]
+    fn merge(target: &mut [u32], source: &[u32]) {
+        for (target, &source) in target.iter_mut().zip(source) {
+            *target = hull(*target, source);
+        }
     }
+
+    /// The same, compiled for wider vectors that have an unsigned minimum and maximum.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    fn merge_avx2(target: &mut [u32], source: &[u32]) {
+        merge(target, source);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2.
+        return unsafe { merge_avx2(target, source) };
+    }
+    merge(target, source);
 }
 
 /// Merges `entry` into a word that others may write meanwhile. Returns whether the word changed.

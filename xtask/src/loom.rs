@@ -7,7 +7,7 @@ use crate::cargo::cargo_with;
 /// Explore every interleaving of the lock-free protocols
 #[derive(clap::Args, Default)]
 pub(crate) struct Loom {
-    /// Arguments for the test binaries, such as the name of one model
+    /// Arguments for the test binary, such as `--skip NAME`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }
@@ -28,9 +28,9 @@ impl Loom {
                 "--package",
                 "gsan-core",
                 "--release",
-                "--test",
-                "loom",
+                "--lib",
                 "--",
+                "models::",
             ]
             .into_iter()
             .chain(arguments),
