@@ -16,6 +16,7 @@
 
 pub mod alu;
 pub mod diagnostic;
+pub mod exec;
 pub mod lower;
 pub mod program;
 pub mod syntax;

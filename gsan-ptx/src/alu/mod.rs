@@ -2,17 +2,19 @@
 //!
 //! A selector ([`Unary`], [`Binary`], [`Ternary`], [`Quaternary`], [`Rmw`]) is what an instruction
 //! with its types and modifiers decodes to; `eval` is its meaning. Operands are read as wide as
-//! the type says, results are zero above it (narrow signed integers too).
+//! the type says; integer results of `cvt` are extended to 64 bits, others are zero above their
+//! type.
 
 pub mod compare;
 pub mod convert;
 pub mod float;
+mod format;
 pub mod integer;
 pub mod matrix;
 
 use convert::{Conversion, PackInts, PackPair};
 use float::{FloatBinary, FloatMode, FloatTernary, FloatType, FloatUnary, NumberTest};
-use integer::{Int, IntBinary, IntTernary, IntUnary, PackedBinary};
+use integer::{Bits, Int, IntBinary, IntTernary, IntUnary, PackedBinary};
 
 /// A function of one operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -103,4 +105,108 @@ pub enum Rmw {
     },
     /// `.add`, `.min`, `.max` of floating-point numbers
     Float(FloatBinary, FloatType, FloatMode),
+}
+
+impl Unary {
+    /// The function's value.
+    #[inline]
+    pub fn eval(self, a: u64) -> u64 {
+        match self {
+            Unary::Int(f, int) => f.eval(int, a),
+            Unary::NotPredicate => !a & 1,
+            Unary::Float(f, ty, mode) => f.eval(ty, mode, a),
+            Unary::TestNumber(test, ty) => u64::from(test.eval(ty, a)),
+            Unary::Convert(conversion) => conversion.eval(a),
+        }
+    }
+}
+
+impl Binary {
+    /// The function's value.
+    #[inline]
+    pub fn eval(self, a: u64, b: u64) -> u64 {
+        match self {
+            Binary::Int(f, int) => f.eval(int, a, b),
+            Binary::Packed(f) => f.eval(a, b),
+            Binary::Float(f, ty, mode) => f.eval(ty, mode, a, b),
+            Binary::Pack(pack) => pack.eval(a, b),
+            Binary::PackInts(pack) => pack.eval(a, b, 0),
+        }
+    }
+
+    /// Whether it is an integer division, and `b` is zero.
+    #[inline]
+    pub fn divides_by_zero(self, b: u64) -> bool {
+        matches!(self, Binary::Int(IntBinary::Div | IntBinary::Rem, int) if int.truncate(b) == 0)
+    }
+}
+
+impl Ternary {
+    /// The function's value.
+    #[inline]
+    pub fn eval(self, a: u64, b: u64, c: u64) -> u64 {
+        match self {
+            Ternary::Int(f, int) => f.eval(int, a, b, c),
+            Ternary::Float(f, ty, mode) => f.eval(ty, mode, a, b, c),
+            Ternary::SelectSigned => {
+                if (c as i32) >= 0 {
+                    a
+                } else {
+                    b
+                }
+            }
+            Ternary::SelectFloat { ftz } => {
+                let selector = f32::from_bits(c as u32);
+                if selector >= 0.0 || ftz && selector.is_subnormal() {
+                    a
+                } else {
+                    b
+                }
+            }
+            Ternary::PackInts(pack) => pack.eval(a, b, c),
+        }
+    }
+}
+
+impl Quaternary {
+    /// The function's value.
+    pub fn eval(self, a: u64, b: u64, c: u64, d: u64) -> u64 {
+        match self {
+            Quaternary::BitFieldInsert { wide } => {
+                let bits = if wide { Bits::B64 } else { Bits::B32 };
+                integer::insert_bits(bits, a, b, c, d)
+            }
+        }
+    }
+}
+
+impl Rmw {
+    /// What is in memory afterwards, for an element of `bytes` bytes (at most 8) that held `old`.
+    /// For compare-and-swap, which has one operand more, this is `a`.
+    pub fn eval(self, bytes: u8, old: u64, a: u64) -> u64 {
+        let int = |signed| Int {
+            bits: match bytes {
+                1 => Bits::B8,
+                2 => Bits::B16,
+                4 => Bits::B32,
+                _ => Bits::B64,
+            },
+            signed,
+        };
+        let (old, a) = (int(false).truncate(old), int(false).truncate(a));
+        match self {
+            Rmw::Exchange | Rmw::CompareAndSwap => a,
+            Rmw::And => old & a,
+            Rmw::Or => old | a,
+            Rmw::Xor => old ^ a,
+            Rmw::Add => IntBinary::Add.eval(int(false), old, a),
+            Rmw::Inc if old >= a => 0,
+            Rmw::Inc => old + 1,
+            Rmw::Dec if old == 0 || old > a => a,
+            Rmw::Dec => old - 1,
+            Rmw::Min { signed } => IntBinary::Min.eval(int(signed), old, a),
+            Rmw::Max { signed } => IntBinary::Max.eval(int(signed), old, a),
+            Rmw::Float(f, ty, mode) => f.eval(ty, mode, old, a),
+        }
+    }
 }

@@ -1,0 +1,75 @@
+//! Sparse bytes: only pages that were written take memory.
+
+use rustc_hash::FxHashMap;
+
+const PAGE: usize = 4096;
+
+/// A map from addresses to bytes; what was never written is 0.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pages {
+    numbers: FxHashMap<u64, u32>,
+    pages: Vec<Box<[u8; PAGE]>>,
+}
+
+/// The page number and the offset in the page.
+fn split(address: u64) -> (u64, usize) {
+    (address / PAGE as u64, (address % PAGE as u64) as usize)
+}
+
+impl Pages {
+    /// The page, if it exists.
+    fn page(&self, number: u64) -> Option<&[u8; PAGE]> {
+        let index = *self.numbers.get(&number)?;
+        Some(&self.pages[index as usize])
+    }
+
+    /// The page, made by `make` if it does not exist.
+    fn page_or(&mut self, number: u64, make: impl FnOnce() -> Box<[u8; PAGE]>) -> &mut [u8; PAGE] {
+        let pages = &mut self.pages;
+        let index = *self.numbers.entry(number).or_insert_with(|| {
+            pages.push(make());
+            (pages.len() - 1) as u32
+        });
+        &mut pages[index as usize]
+    }
+
+    /// Writes bytes.
+    pub(super) fn write(&mut self, address: u64, bytes: &[u8]) {
+        self.write_over(&Pages::default(), address, bytes);
+    }
+
+    /// Writes bytes to pages that begin as copies of those of `base`.
+    pub(super) fn write_over(&mut self, base: &Pages, mut address: u64, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let (number, offset) = split(address);
+            let (now, later) = bytes.split_at(bytes.len().min(PAGE - offset));
+            let page = self.page_or(number, || match base.page(number) {
+                Some(page) => Box::new(*page),
+                None => Box::new([0; PAGE]),
+            });
+            page[offset..offset + now.len()].copy_from_slice(now);
+            address += now.len() as u64;
+            bytes = later;
+        }
+    }
+
+    /// Reads bytes of these pages, where they exist, and of `base`, where they do not.
+    pub(super) fn read_over(&self, base: &Pages, mut address: u64, mut into: &mut [u8]) {
+        while !into.is_empty() {
+            let (number, offset) = split(address);
+            let length = into.len().min(PAGE - offset);
+            let (now, later) = into.split_at_mut(length);
+            match self.page(number).or_else(|| base.page(number)) {
+                Some(page) => now.copy_from_slice(&page[offset..offset + length]),
+                None => now.fill(0),
+            }
+            address += length as u64;
+            into = later;
+        }
+    }
+
+    /// How many bytes the pages take.
+    pub(super) fn resident_bytes(&self) -> u64 {
+        (self.pages.len() * PAGE) as u64
+    }
+}
