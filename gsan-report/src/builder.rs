@@ -4,13 +4,14 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
+use gsan_config::pattern::{Pattern, Suppression as Rule};
 use gsan_core::loss::Losses;
 use gsan_core::race;
 
 use crate::loss::LossName;
 use crate::model::{
     Fault, FaultKind, LossCount, Place, PossibleRace, Race, RaceKind, Replay, Report, Side, Space,
-    Summary, Who,
+    Summary, Suppression, Who,
 };
 use crate::names::Names;
 
@@ -21,6 +22,8 @@ pub enum Added {
     New,
     /// It was counted with an earlier one.
     Again,
+    /// It was suppressed: counted, not kept.
+    Suppressed,
     /// It was over the limit: counted, not kept.
     NotKept,
 }
@@ -34,7 +37,13 @@ pub struct Builder {
     possible: HashMap<RaceKey, usize>,
     faults: HashMap<FaultKey, usize>,
     losses: Losses,
+    /// The suppressions in force, each with its place in the report.
+    rules: Vec<(Rule, usize)>,
+    /// Where in the report each suppression is, by its patterns and reason.
+    suppressions: HashMap<RuleKey, usize>,
 }
+
+type RuleKey = ([Option<String>; 3], String);
 
 /// What makes two races one: kind, memory, the two lines, the two kernels. Which of the two sides
 /// came first is chance and no part of it.
@@ -106,16 +115,76 @@ impl FaultKey {
 
 impl Builder {
     /// Starts an empty report that keeps at most `limit` distinct findings of each list (races,
-    /// possible races, faults).
-    pub fn new(limit: usize) -> Builder {
-        Builder {
+    /// possible races, faults), and none that is suppressed.
+    pub fn new(limit: usize, suppressions: &[Rule]) -> Builder {
+        let mut builder = Builder {
             report: Report::default(),
             limit,
             races: HashMap::new(),
             possible: HashMap::new(),
             faults: HashMap::new(),
             losses: Losses::default(),
+            rules: Vec::new(),
+            suppressions: HashMap::new(),
+        };
+        for rule in suppressions {
+            let text = |pattern: &Option<Pattern>| pattern.as_ref().map(ToString::to_string);
+            let place = builder.suppression(Suppression {
+                kind: text(&rule.kind),
+                file: text(&rule.file),
+                kernel: text(&rule.kernel),
+                reason: rule.reason.clone(),
+                times: 0,
+            });
+            builder.rules.push((rule.clone(), place));
         }
+        builder
+    }
+
+    /// Adds a suppression, or its count to an equal one. Returns its place in the report.
+    fn suppression(&mut self, suppression: Suppression) -> usize {
+        let Suppression {
+            kind,
+            file,
+            kernel,
+            reason,
+            times,
+        } = &suppression;
+        let key = ([kind.clone(), file.clone(), kernel.clone()], reason.clone());
+        let list = &mut self.report.suppressions;
+        match self.suppressions.get(&key) {
+            Some(&known) => {
+                list[known].times = list[known].times.saturating_add(*times);
+                known
+            }
+            None => {
+                self.suppressions.insert(key, list.len());
+                list.push(suppression);
+                list.len() - 1
+            }
+        }
+    }
+
+    /// Counts a finding under the first suppression that matches it, if one does.
+    fn is_suppressed(&mut self, kind: &str, times: u64, spots: &[&Spot]) -> bool {
+        let matches = |rule: &Rule| {
+            let of_kind = rule.kind.as_ref().is_none_or(|kinds| kinds.matches(kind));
+            let of_file = rule.file.as_ref().is_none_or(|files| {
+                let mut lines = spots.iter().filter_map(|spot| spot.line.as_ref());
+                lines.any(|(file, _)| files.matches(file))
+            });
+            let of_kernel = rule.kernel.as_ref().is_none_or(|kernels| {
+                let mut names = spots.iter().filter_map(|spot| spot.kernel.as_ref());
+                names.any(|kernel| kernels.matches(kernel))
+            });
+            of_kind && of_file && of_kernel
+        };
+        let Some((_, place)) = self.rules.iter().find(|(rule, _)| matches(rule)) else {
+            return false;
+        };
+        let entry = &mut self.report.suppressions[*place];
+        entry.times = entry.times.saturating_add(times);
+        true
     }
 
     /// Adds a race of the detector.
@@ -128,6 +197,10 @@ impl Builder {
     /// Adds a race that has its names already; with a reason if it is only possible.
     pub fn named_race(&mut self, race: Race, reason: Option<String>) -> Added {
         let key = RaceKey::of(&race);
+        let [one, other] = &key.sides;
+        if self.is_suppressed(race.kind.name(), race.times, &[one, other]) {
+            return Added::Suppressed;
+        }
         let Report {
             races,
             possible_races,
@@ -155,6 +228,9 @@ impl Builder {
     /// Adds a fault.
     pub fn fault(&mut self, fault: Fault) -> Added {
         let key = FaultKey::of(&fault);
+        if self.is_suppressed(fault.kind.name(), fault.times, &[&key.spot]) {
+            return Added::Suppressed;
+        }
         let Report {
             faults, summary, ..
         } = &mut self.report;
@@ -192,6 +268,9 @@ impl Builder {
         }
         for fault in part.faults {
             self.fault(fault);
+        }
+        for suppression in part.suppressions {
+            self.suppression(suppression);
         }
         for LossCount { loss, times } in part.losses {
             self.losses.add(loss.0, times);

@@ -274,7 +274,7 @@ fn use_report(bytes: &[u8], sources: &mut Sources, rng: &mut StdRng) -> bool {
     assert!(look.color || !text.contains(obeyed), "{text:?}");
     sarif::write(&report, Path::new("/"));
     assert_eq!(json::read(json::write(&report).as_bytes()).unwrap(), report);
-    let mut builder = Builder::new(rng.random_range(0..4));
+    let mut builder = Builder::new(rng.random_range(0..4), &[]);
     builder.merge(report.clone());
     builder.merge(report);
     builder.finish();
