@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{ArgAction, Args, Parser, Subcommand};
 
-use crate::command::{completions, man};
+use crate::command::{completions, config, man, report};
 use crate::failure::Failure;
 
 const STYLES: Styles = Styles::styled()
@@ -58,14 +58,18 @@ pub(crate) struct Shared {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Report(report::Arguments),
+    Config(config::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),
 }
 
 impl Command {
     /// Runs the subcommand. The code is the program's exit code.
-    pub(crate) fn run(&self, _shared: &Shared) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(&self, shared: &Shared) -> Result<ExitCode, Failure> {
         match self {
+            Command::Report(arguments) => report::run(arguments, shared),
+            Command::Config(arguments) => config::run(arguments, shared),
             Command::Completions(arguments) => completions::run(arguments),
             Command::Man(arguments) => man::run(arguments),
         }

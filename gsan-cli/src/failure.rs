@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::process::ExitCode;
 
-use annotate_snippets::{AnnotationKind, Level, Origin, Padding, Renderer, Snippet};
+use annotate_snippets::{AnnotationKind, Group, Level, Origin, Padding, Renderer, Snippet};
 
 /// Wrong usage or configuration.
 const USAGE: u8 = 2;
@@ -21,8 +21,8 @@ pub(crate) struct Failure {
 
 #[derive(Debug)]
 struct Place {
-    file: String,
-    line: usize,
+    name: String,
+    line: Option<usize>,
     source: Option<Source>,
 }
 
@@ -53,19 +53,17 @@ impl Failure {
         }
     }
 
-    #[expect(dead_code, reason = "for the subcommands that read files")]
-    /// Says where, without showing the line. `line` counts from 1.
-    pub(crate) fn at(mut self, file: impl Into<String>, line: usize) -> Self {
+    /// Says where: a file and its line, counted from 1, or something that has no lines.
+    pub(crate) fn at(mut self, name: impl Into<String>, line: Option<usize>) -> Self {
         self.place = Some(Box::new(Place {
-            file: file.into(),
+            name: name.into(),
             line,
             source: None,
         }));
         self
     }
 
-    #[expect(dead_code, reason = "for the subcommands that read files")]
-    /// Shows the line named by [`Failure::at`]: its text, the bytes of it that are wrong, and what
+    /// Shows the line of [`Failure::at`]: its text, the bytes of it that are wrong, and what
     /// is wrong with them if the title does not say it.
     pub(crate) fn showing(
         mut self,
@@ -96,32 +94,24 @@ impl Failure {
 
     /// The text for standard error, with colours.
     pub(crate) fn render(&self) -> String {
-        let mut group = Level::ERROR.primary_title(&*self.title).elements(
-            // An empty list of elements makes a group of the title alone.
-            std::iter::empty::<Padding>(),
-        );
-        if let Some(Place { file, line, source }) = self.place.as_deref() {
-            group = match source {
-                None => {
-                    let origin = Origin::path(file).line(*line);
-                    let group = group.element(origin);
-                    if self.notes.is_empty() {
-                        group
-                    } else {
-                        group.element(Padding)
-                    }
+        let mut group = Group::with_title(Level::ERROR.primary_title(&*self.title));
+        if let Some(Place { name, line, source }) = self.place.as_deref() {
+            group = match (source, line) {
+                (Some(Source { text, span, label }), Some(line)) => {
+                    let mark = AnnotationKind::Primary.span(span.clone());
+                    group.element(
+                        Snippet::source(text)
+                            .path(name)
+                            .line_start(*line)
+                            .annotation(mark.label(label.as_deref())),
+                    )
                 }
-                Some(Source { text, span, label }) => group.element(
-                    Snippet::source(text)
-                        .path(file)
-                        .line_start(*line)
-                        .annotation(
-                            AnnotationKind::Primary
-                                .span(span.clone())
-                                .label(label.as_deref()),
-                        ),
-                ),
+                (_, Some(line)) => group.element(Origin::path(name).line(*line)),
+                (_, None) => group.element(Origin::path(name)),
             };
+            if source.is_none() && !self.notes.is_empty() {
+                group = group.element(Padding);
+            }
         }
         for (name, text) in &self.notes {
             group = group.element(Level::HELP.with_name(*name).message(text));

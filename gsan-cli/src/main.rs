@@ -16,6 +16,7 @@
 
 mod arguments;
 mod command;
+mod configuration;
 mod failure;
 mod logging;
 mod output;

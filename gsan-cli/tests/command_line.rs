@@ -14,7 +14,7 @@ fn help_says_the_exit_codes() {
 
 #[test]
 fn every_subcommand_has_help_with_examples() {
-    for name in ["completions", "man"] {
+    for name in ["report", "config", "completions", "man"] {
         let help = Gsan::new().run(&[name, "--help"]).succeeds().stdout;
         assert!(help.contains("Examples:\n  gsan "), "{name}: {help}");
     }
@@ -58,7 +58,7 @@ fn man_of_an_unknown_subcommand_names_the_known_ones() {
     insta::assert_snapshot!(run.stderr, @r"
     error: there is no subcommand `frob`
      |
-     = help: the subcommands are completions, man
+     = help: the subcommands are report, config, completions, man
     ");
 }
 
@@ -66,4 +66,251 @@ fn man_of_an_unknown_subcommand_names_the_known_ones() {
 fn a_closed_pipe_ends_the_program_quietly() {
     let run = Gsan::new().run_with_closed_output(&["completions", "zsh"]);
     assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+}
+
+/// A report with one race in line 2 of `k.py`, and one possible race.
+fn report(kernel: &str) -> String {
+    let race = format!(
+        r#"{{
+          "kind": "read-after-write",
+          "range": {{ "space": "global", "address": "0x1000", "bytes": 4 }},
+          "earlier": {{
+            "who": {{ "cta": [0, 0, 0], "kernel": "{kernel}", "launch": 1, "device": 0 }},
+            "action": "write", "order": "weak", "asynchronous": false,
+            "place": {{ "file": "k.py", "line": 1 }}
+          }},
+          "later": {{
+            "who": {{ "cta": [1, 0, 0], "kernel": "{kernel}", "launch": 1, "device": 0 }},
+            "action": "read", "order": "weak", "asynchronous": false,
+            "place": {{ "file": "k.py", "line": 2 }}
+          }},
+          "times": 3
+        }}"#
+    );
+    format!(
+        r#"{{
+          "version": 1, "tool": "0.1.0",
+          "summary": {{
+            "processes": 1, "launches": 1, "schedules": 0, "accesses": 10,
+            "covered_bytes": 1024, "uncovered_bytes": 0, "not_kept": 0, "seeds": [7]
+          }},
+          "races": [{race}], "possible_races": [{{ "reason": "of fences", "race": {race} }}],
+          "faults": [], "losses": [], "suppressions": []
+        }}"#
+    )
+}
+
+fn with_reports() -> Gsan {
+    Gsan::new()
+        .file("k.py", "tl.store(p, v)\nx = tl.load(p)\n")
+        .file("a.json", &report("one"))
+        .file("b.json", &report("two"))
+}
+
+#[test]
+fn a_report_is_shown_with_source_lines() {
+    let run = with_reports().run(&["report", "a.json"]).succeeds();
+    assert_eq!(run.stderr, "");
+    insta::assert_snapshot!(run.stdout);
+}
+
+#[test]
+fn several_reports_become_one() {
+    let gsan = with_reports();
+    gsan.run(&[
+        "report", "a.json", "b.json", "a.json", "--format", "json", "-o", "all.json",
+    ])
+    .succeeds();
+    let merged: serde_json::Value = serde_json::from_str(&gsan.read("all.json")).unwrap();
+    let times: Vec<&serde_json::Value> = merged["races"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|race| &race["times"])
+        .collect();
+    assert_eq!(times, [6, 3]);
+    assert_eq!(merged["summary"]["processes"], 3);
+}
+
+#[test]
+fn sarif_names_files_relative_to_the_working_directory() {
+    let run = with_reports()
+        .run(&["report", "a.json", "--format", "sarif"])
+        .succeeds();
+    let log: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+    let results = log["runs"][0]["results"].as_array().unwrap();
+    let levels: Vec<&serde_json::Value> = results.iter().map(|result| &result["level"]).collect();
+    assert_eq!(levels, ["error", "note"]);
+    assert_eq!(
+        results[0]["locations"][0]["physicalLocation"],
+        serde_json::json!({
+            "artifactLocation": { "uri": "k.py" },
+            "region": { "startLine": 2 },
+        })
+    );
+}
+
+#[test]
+fn fail_decides_the_exit_code_by_the_findings() {
+    let clean = report("one").replace("\"races\": [{", "\"ignored\": [{");
+    let possible_only = {
+        let mut value: serde_json::Value = serde_json::from_str(&report("one")).unwrap();
+        value["races"] = serde_json::json!([]);
+        value.to_string()
+    };
+    let gsan = with_reports()
+        .file("possible.json", &possible_only)
+        .file("broken.json", &clean);
+    for (arguments, code) in [
+        (&["report", "a.json"][..], 0),
+        (&["report", "a.json", "--fail"], 66),
+        (
+            &["report", "a.json", "--fail", "-c", "report.exit_code=3"],
+            3,
+        ),
+        (&["report", "possible.json", "--fail"], 0),
+        (
+            &[
+                "report",
+                "possible.json",
+                "--fail",
+                "-c",
+                "report.strict=true",
+            ],
+            66,
+        ),
+        (
+            &[
+                "report",
+                "a.json",
+                "--fail",
+                "-c",
+                "report.suppress=[{kernel = 'one'}]",
+            ],
+            0,
+        ),
+        (&["report", "broken.json"], 1),
+        (&["report", "missing.json"], 1),
+        (&["report", "a.json", "-o", "no/such/directory"], 1),
+        (&["report"], 2),
+        (&["report", "a.json", "--format", "xml"], 2),
+        (&["report", "a.json", "-c", "report.frob=1"], 2),
+    ] {
+        let run = gsan.run(arguments);
+        assert_eq!(run.code, code, "{arguments:?}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_stored_report_is_shown() {
+    let gsan = Gsan::new()
+        .file("broken.json", "{\n  \"version\": 1,\n  \"tool\": 7\n}\n")
+        .file("foreign.json", "{ \"version\": 2 }")
+        .file(
+            "long.json",
+            &format!("{{ \"version\": 1{}", " ".repeat(2000)),
+        );
+    let texts: String = ["broken.json", "foreign.json", "long.json", "missing.json"]
+        .into_iter()
+        .map(|file| gsan.run(&["report", file]).stderr)
+        .collect();
+    insta::assert_snapshot!(texts);
+}
+
+#[test]
+fn what_is_wrong_with_the_configuration_is_shown() {
+    let file = Gsan::new().file("gsan.toml", "[report]\nlimits = 5\n");
+    let value = Gsan::new().file("gsan.toml", "[report]\n  on_race = \"hatl\"\n");
+    let toml = Gsan::new().file("gsan.toml", "[report\n");
+    let variable = Gsan::new().with("GSAN_REPORT_LIMIT", "many");
+    let misspelt = Gsan::new().with("GSAN_REPORT_LIMITS", "1");
+    let mut texts: Vec<String> = [file, value, toml, variable, misspelt]
+        .iter()
+        .map(|gsan| gsan.run(&["config"]).stderr)
+        .collect();
+    let gsan = Gsan::new();
+    for arguments in [
+        &["config", "-c", "report.limit=0"][..],
+        &["config", "-c", "report.limit"],
+        &["config", "--config", "none.toml"],
+    ] {
+        let run = gsan.run(arguments);
+        assert_eq!(run.code, 2);
+        texts.push(run.stderr);
+    }
+    // The temporary directory has another name each time.
+    let texts = texts.concat();
+    let texts: Vec<String> = texts.lines().map(without_directory).collect();
+    insta::assert_snapshot!(texts.join("\n"));
+}
+
+fn without_directory(line: &str) -> String {
+    match (line.find("/tmp"), line.find("gsan.toml")) {
+        (Some(start), Some(end)) if start < end => format!("{}{}", &line[..start], &line[end..]),
+        _ => line.to_owned(),
+    }
+}
+
+#[test]
+fn the_effective_configuration_names_every_origin() {
+    let gsan = Gsan::new()
+        .file("gsan.toml", "[report]\nlimit = 5\n")
+        .with("TRITON_GSAN_SEED", "7");
+    let run = gsan.run(&["config", "-c", "report.strict=true"]).succeeds();
+    let shown: Vec<String> = run.stdout.lines().map(without_directory).collect();
+    insta::assert_snapshot!(shown.join("\n"));
+}
+
+#[test]
+fn the_template_is_written_once_and_has_the_defaults() {
+    let gsan = Gsan::new();
+    gsan.run(&["config", "--init"]).succeeds();
+    let written = gsan.read("gsan.toml");
+    let shown = gsan.run(&["config"]).succeeds().stdout;
+    // Suppressions are the one key that the template has only in comments.
+    assert_eq!(shown.matches("# default").count(), 1, "{shown}");
+    assert!(
+        shown.contains("suppress = []               # default"),
+        "{shown}"
+    );
+    let again = gsan.run(&["config", "--init"]);
+    assert_eq!(again.code, 1);
+    assert!(
+        again.stderr.contains("`gsan.toml` exists already"),
+        "{}",
+        again.stderr
+    );
+    assert_eq!(gsan.read("gsan.toml"), written);
+    gsan.run(&["config", "--init", "other.toml"]).succeeds();
+    assert_eq!(gsan.read("other.toml"), written);
+}
+
+#[test]
+fn verbose_says_which_file_was_read_and_quiet_says_nothing() {
+    let gsan = Gsan::new();
+    let run = gsan.run(&["config", "-v"]).succeeds();
+    assert!(
+        run.stderr.contains("no configuration file"),
+        "{}",
+        run.stderr
+    );
+    assert_eq!(gsan.run(&["config", "-q"]).succeeds().stderr, "");
+}
+
+#[test]
+fn colours_follow_the_option_then_no_color_then_the_terminal() {
+    let colored = |gsan: Gsan, arguments: &[&str]| {
+        let run = gsan.run(&[&["report", "a.json"], arguments].concat());
+        run.stdout.contains('\u{1b}')
+    };
+    assert!(!colored(with_reports(), &[]), "no terminal");
+    assert!(colored(with_reports(), &["--color", "always"]));
+    assert!(!colored(with_reports(), &["--color", "never"]));
+    assert!(!colored(with_reports().with("NO_COLOR", "1"), &[]));
+    let forced = with_reports().with("CLICOLOR_FORCE", "1");
+    assert!(colored(forced, &[]));
+    let both = with_reports()
+        .with("CLICOLOR_FORCE", "1")
+        .with("NO_COLOR", "1");
+    assert!(!colored(both, &[]));
 }

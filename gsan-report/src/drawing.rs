@@ -67,7 +67,7 @@ impl Drawing {
     }
 
     pub(crate) fn note(&mut self, name: &'static str, text: impl Into<String>) {
-        self.notes.push((name, printable(text.into(), &['\n'])));
+        self.notes.push((name, printable(text.into(), &[])));
     }
 
     /// Shows a place. The first one has lines of context before it.

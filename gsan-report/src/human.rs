@@ -175,7 +175,7 @@ pub fn fault(fault: &Fault, sources: &mut Sources, look: &Look) -> String {
         let more = (fault.waiting.len() - MAX_WAITING) as u64;
         drawing.note(
             "waiting",
-            format!("threads wait at {} more", words::count(more, "place")),
+            format!("threads wait at {}", words::count(more, "more place")),
         );
     }
     let allocation = fault
@@ -199,8 +199,8 @@ pub fn fault(fault: &Fault, sources: &mut Sources, look: &Look) -> String {
     for (file, line) in instructions {
         drawing.note("ptx", format!("{file}:{line}"));
     }
-    for note in &fault.notes {
-        drawing.note("note", note);
+    for line in fault.notes.iter().flat_map(|note| note.lines()) {
+        drawing.note("note", line);
     }
     if fault.times != 1 {
         drawing.note("seen", format!("{} times", fault.times));
@@ -288,8 +288,8 @@ fn summary(report: &Report, look: &Look) -> String {
         drawing.note(
             "limit",
             format!(
-                "{} more were seen after `report.limit` was reached",
-                words::count(summary.not_kept, "finding")
+                "{} seen after `report.limit` was reached",
+                words::count(summary.not_kept, "more finding")
             ),
         );
     }

@@ -27,11 +27,8 @@ pub enum ReadError {
         found: u64,
     },
     /// More than [`MAX_BYTES`].
-    #[error("{bytes} bytes are more than a report may have ({MAX_BYTES})")]
-    TooLarge {
-        /// The size of the file.
-        bytes: usize,
-    },
+    #[error("it is larger than a report may be ({MAX_BYTES} bytes)")]
+    TooLarge,
 }
 
 impl From<serde_json::Error> for ReadError {
@@ -40,7 +37,7 @@ impl From<serde_json::Error> for ReadError {
         // serde_json says the place at the end of the message; it is said apart here.
         let place = format!(" at line {} column {}", error.line(), error.column());
         ReadError::Malformed {
-            line: error.line(),
+            line: error.line().max(1),
             column: error.column(),
             message: text.strip_suffix(&place).unwrap_or(&text).to_owned(),
         }
@@ -56,7 +53,7 @@ pub fn read(bytes: &[u8]) -> Result<Report, ReadError> {
     }
 
     if bytes.len() > MAX_BYTES {
-        return Err(ReadError::TooLarge { bytes: bytes.len() });
+        return Err(ReadError::TooLarge);
     }
     // serde takes a list of the fields' values for an object; a report is never that.
     if let Some(&first) = bytes.trim_ascii_start().first()

@@ -44,20 +44,15 @@ pub(crate) fn suppression(rule: &Suppression) -> String {
     format!("{} ({})", given.join(", "), rule.reason)
 }
 
-/// `0 B`, `1536 B`, `2 KiB`, `1.5 GiB`: exact up to a tenth of the unit.
+/// `0 B`, `1.5 KiB`, `25 GiB`: cut to a tenth of the unit.
 pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let mut unit = 0;
-    while unit + 1 < UNITS.len() && bytes >> (10 * unit) >= 10 * 1024 {
-        unit += 1;
-    }
-    if unit > 0 || (bytes >= 1024 && bytes.is_multiple_of(1024)) {
-        unit = unit.max(1);
-    }
+    let unit = bytes.checked_ilog2().unwrap_or(0) / 10;
     let tenths = (u128::from(bytes) * 10) >> (10 * unit);
+    let name = UNITS[unit as usize];
     match tenths % 10 {
-        0 => format!("{} {}", tenths / 10, UNITS[unit]),
-        rest => format!("{}.{rest} {}", tenths / 10, UNITS[unit]),
+        0 => format!("{} {name}", tenths / 10),
+        rest => format!("{}.{rest} {name}", tenths / 10),
     }
 }
 
@@ -267,16 +262,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_short_and_exact_to_a_tenth() {
+    fn sizes_are_cut_to_a_tenth_of_their_unit() {
         for (bytes, text) in [
             (0, "0 B"),
             (1, "1 B"),
             (1023, "1023 B"),
             (1024, "1 KiB"),
-            (1536, "1536 B"),
-            (10 * 1024, "10 KiB"),
+            (1536, "1.5 KiB"),
+            (2047, "1.9 KiB"),
             (131_072, "128 KiB"),
-            (3 << 29, "1536 MiB"),
+            (3 << 29, "1.5 GiB"),
             (25 << 30, "25 GiB"),
             ((25 << 30) + (1 << 29), "25.5 GiB"),
             (u64::MAX, "15.9 EiB"),

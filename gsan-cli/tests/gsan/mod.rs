@@ -1,5 +1,6 @@
 //! Runs the built `gsan` in an empty directory, with nothing of the surrounding environment.
 
+use std::fs;
 use std::io;
 use std::process::{Command, Stdio};
 
@@ -32,6 +33,23 @@ impl Gsan {
             directory: TempDir::new().unwrap(),
             environment: Vec::new(),
         }
+    }
+
+    /// Adds an environment variable.
+    pub(crate) fn with(mut self, name: &str, value: &str) -> Gsan {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Adds a file to the directory.
+    pub(crate) fn file(self, name: &str, text: &str) -> Gsan {
+        fs::write(self.directory.path().join(name), text).unwrap();
+        self
+    }
+
+    /// The text of a file of the directory.
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.directory.path().join(name)).unwrap()
     }
 
     pub(crate) fn run(&self, arguments: &[&str]) -> Run {
