@@ -30,3 +30,5 @@ pub mod race;
 pub mod record;
 pub mod reservoir;
 pub mod scope;
+#[cfg(feature = "testing")]
+pub mod testing;
