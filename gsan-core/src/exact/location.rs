@@ -127,25 +127,35 @@ impl Location {
         self.mask & mask != 0
     }
 
-    /// A strong read of the value by `viewer` at `epoch`: observes the write if the two are
-    /// morally strong, and says what a synchronisation through it may take.
-    pub(super) fn read(&mut self, tag: Tag, viewer: &Viewer<'_>, epoch: u32) -> ByScope {
-        let by = (viewer.position, tag.scope());
-        let Some(value) = &self.value else {
-            return ByScope::default();
-        };
-        if !include_each_other(by, (value.position, value.scope)) {
-            return ByScope::default();
+    /// The value, if the strong access `tag` by `position` and the write of the value are morally
+    /// strong.
+    fn value_for(&self, tag: Tag, position: Position) -> Option<&Value> {
+        let value = self.value.as_ref()?;
+        include_each_other((position, tag.scope()), (value.position, value.scope)).then_some(value)
+    }
+
+    /// What a synchronisation through a strong read of the value may take.
+    pub(super) fn read(&self, tag: Tag, position: Position) -> ByScope {
+        match self.value_for(tag, position) {
+            Some(value) => value.published.seen_from(position),
+            None => ByScope::default(),
         }
-        if let Some(chain) = self.chains.get_mut(&value.chain) {
+    }
+
+    /// A strong read by `viewer` at `epoch` observes the value. This orders the write before what
+    /// follows the read, and not before the read itself.
+    pub(super) fn observe(&mut self, tag: Tag, viewer: &Viewer<'_>, epoch: u32) {
+        let chain = self
+            .value_for(tag, viewer.position)
+            .map(|value| value.chain);
+        if let Some(chain) = chain.and_then(|chain| self.chains.get_mut(&chain)) {
             chain.observe(viewer.unit, epoch);
         }
-        value.published.seen_from(viewer.position)
     }
 
     /// Remembers what a strong read by `unit` saw, for a later acquire operation here.
-    pub(super) fn remember_seen(&mut self, unit: u32, seen: ByScope, known: &Past) {
-        self.seen.entry(unit).or_default().join_new(&seen, known);
+    pub(super) fn remember_seen(&mut self, unit: u32, seen: &ByScope, known: &Past) {
+        self.seen.entry(unit).or_default().join_new(seen, known);
     }
 
     /// What the earlier strong reads of `unit` here saw.
@@ -163,10 +173,8 @@ impl Location {
         release: Option<&Past>,
     ) {
         let (position, scope, unit) = (viewer.position, tag.scope(), viewer.unit);
-        let atomic = tag.action().reads();
-        let continued = self.value.take().filter(|value| {
-            atomic && include_each_other((position, scope), (value.position, value.scope))
-        });
+        let continues = tag.action().reads() && self.value_for(tag, position).is_some();
+        let continued = self.value.take().filter(|_| continues);
         let (mut published, chain) = match continued {
             Some(value) => (value.published, value.chain),
             None => {

@@ -179,25 +179,21 @@ impl Exact {
         let history = self.shadow.own_history(place);
         let mut actor = std::mem::take(self.units.actor_mut(unit));
         let epoch = actor.epoch();
-        if tag.action().reads() {
-            let viewer = self.units.viewer(unit, &actor.past);
-            let mut seen = history.location(tag).read(tag, &viewer, epoch);
-            if tag.action().returns_value() {
-                if tag.order().acquires() {
-                    let earlier = history.location(tag).take_seen(unit.unit);
-                    seen.join_new(&earlier, &actor.past);
-                    for past in seen.up_to(tag.scope()) {
-                        actor.acquire(past);
-                    }
+        if tag.action().returns_value() {
+            let location = history.location(tag);
+            let mut seen = location.read(tag, unit.position);
+            if tag.order().acquires() {
+                let earlier = location.take_seen(unit.unit);
+                seen.join_new(&earlier, &actor.past);
+                for past in seen.up_to(tag.scope()) {
+                    actor.acquire(past);
                 }
-                seen.drop_known(&actor.past);
-                if !seen.is_empty() {
-                    let fences = actor.fences.get_or_insert_default();
-                    fences.seen.join_new(&seen, &actor.past);
-                    history
-                        .location(tag)
-                        .remember_seen(unit.unit, seen, &actor.past);
-                }
+            }
+            seen.drop_known(&actor.past);
+            if !seen.is_empty() {
+                location.remember_seen(unit.unit, &seen, &actor.past);
+                let fences = actor.fences.get_or_insert_default();
+                fences.seen.join_new(&seen, &actor.past);
             }
         }
         let viewer = self.units.viewer(unit, &actor.past);
@@ -206,6 +202,9 @@ impl Exact {
             self.found.push(race);
         });
         history.record_strong(tag, unit.unit, epoch);
+        if tag.action().reads() {
+            history.location(tag).observe(tag, &viewer, epoch);
+        }
         actor.touch();
         if tag.action().writes() {
             history.strong_write(tag);
