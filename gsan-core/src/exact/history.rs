@@ -271,6 +271,9 @@ impl History {
             }
             let both_strong =
                 record.tag.is_strong() && tag.is_strong() && record.tag.overlaps_completely(tag);
+            if both_strong && units.all_in_reach(tag.scope(), record.tag.scope()) {
+                continue;
+            }
             let _ = record.who.visit(record.tag, viewer, &mut |unit, _| {
                 let harmless = both_strong
                     && units.morally_strong(viewer, tag.scope(), unit, record.tag.scope())
@@ -396,31 +399,23 @@ impl History {
 
     fn insert_weak(&mut self, tag: Tag, unit: u32, epoch: u32) {
         let bare = tag.with_mask(0);
-        for record in &mut self.records {
-            if record.tag.with_mask(0) != bare {
-                continue;
-            }
-            match record.who {
-                Who::One(known, at) if (known, at) == (unit, epoch) => {
-                    record.tag = tag.with_mask(record.tag.mask() | tag.mask());
-                    return;
-                }
-                _ if record.tag == tag => {
-                    record.who.add(unit, epoch);
-                    return;
-                }
-                _ => {}
-            }
-        }
-        self.records.push(Record {
-            tag,
-            who: Who::One(unit, epoch),
+        // What the unit did to other bytes in the same breath and by the same instruction becomes
+        // one record with this, so that a granule read in parts has one crowd of readers.
+        let own = self.records.iter().position(|record| {
+            record.tag.with_mask(0) == bare
+                && matches!(record.who, Who::One(known, at) if (known, at) == (unit, epoch))
         });
+        let tag = match own {
+            Some(own) => {
+                let record = self.records.swap_remove(own);
+                tag.with_mask(record.tag.mask() | tag.mask())
+            }
+            None => tag,
+        };
+        self.insert(tag, unit, epoch);
     }
 
-    /// Records a strong access of `unit` at `epoch`. It stands for the unit's own earlier ones
-    /// with the same tag, and for nothing else: weaker accesses may race where it does not.
-    pub(super) fn record_strong(&mut self, tag: Tag, unit: u32, epoch: u32) {
+    fn insert(&mut self, tag: Tag, unit: u32, epoch: u32) {
         match self.records.iter_mut().find(|record| record.tag == tag) {
             Some(record) => record.who.add(unit, epoch),
             None => self.records.push(Record {
@@ -428,6 +423,12 @@ impl History {
                 who: Who::One(unit, epoch),
             }),
         }
+    }
+
+    /// Records a strong access of `unit` at `epoch`. It stands for the unit's own earlier ones
+    /// with the same tag, and for nothing else: weaker accesses may race where it does not.
+    pub(super) fn record_strong(&mut self, tag: Tag, unit: u32, epoch: u32) {
+        self.insert(tag, unit, epoch);
     }
 
     /// Tells every other location that a strong write went to the one of `tag`.

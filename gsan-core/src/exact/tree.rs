@@ -54,34 +54,33 @@ fn width(height: u32) -> u64 {
 }
 
 impl Child {
-    /// The `index`th part of this child, which lies at `height`.
+    /// The `index`th part of this child, which lies above height 1.
     fn part(&self, index: usize) -> Child {
         match self {
             Child::Uniform(epoch) => Child::Uniform(*epoch),
             Child::Node(node) => match &**node {
-                Node::Leaf(epochs) => Child::Uniform(epochs[index]),
+                Node::Leaf(_) => unreachable!("the parts of a leaf are epochs"),
                 Node::Inner(children) => children[index].clone(),
             },
         }
     }
 
-    fn of_parts(height: u32, parts: [Child; FAN]) -> Child {
-        if let Child::Uniform(first) = parts[0]
-            && parts
-                .iter()
-                .all(|part| matches!(part, Child::Uniform(epoch) if *epoch == first))
-        {
-            return Child::Uniform(first);
+    /// The parts of a child at height 1.
+    fn epochs(&self) -> [u32; FAN] {
+        match self {
+            Child::Uniform(epoch) => [*epoch; FAN],
+            Child::Node(node) => match &**node {
+                Node::Leaf(epochs) => *epochs,
+                Node::Inner(_) => unreachable!("nodes at height 1 are leaves"),
+            },
         }
-        let node = if height == 1 {
-            Node::Leaf(parts.map(|part| match part {
-                Child::Uniform(epoch) => epoch,
-                Child::Node(_) => unreachable!("the parts of a leaf are epochs"),
-            }))
-        } else {
-            Node::Inner(parts)
-        };
-        Child::Node(Arc::new(node))
+    }
+
+    /// A child above height 1.
+    fn of_parts(parts: [Child; FAN]) -> Child {
+        let mut child = Child::Node(Arc::new(Node::Inner(parts)));
+        child.close();
+        child
     }
 
     /// Makes a node of it, so that parts can change on their own.
@@ -168,6 +167,20 @@ fn join(left: &Child, right: &Child, height: u32) -> Joined {
         (Child::Uniform(0), _) | (_, Child::Uniform(ALL)) => Joined::Right,
         (_, Child::Uniform(0)) | (Child::Uniform(ALL), _) => Joined::Left,
         (Child::Node(l), Child::Node(r)) if Arc::ptr_eq(l, r) => Joined::Both,
+        _ if height == 1 => {
+            let (l, r) = (left.epochs(), right.epochs());
+            let joined: [u32; FAN] = std::array::from_fn(|index| l[index].max(r[index]));
+            match (joined == l, joined == r) {
+                (true, true) => Joined::Both,
+                (true, false) => Joined::Left,
+                (false, true) => Joined::Right,
+                (false, false) => {
+                    let mut new = Child::Node(Arc::new(Node::Leaf(joined)));
+                    new.close();
+                    Joined::New(new)
+                }
+            }
+        }
         _ => {
             let (mut as_left, mut as_right) = (true, true);
             let parts = std::array::from_fn(|index| {
@@ -192,7 +205,7 @@ fn join(left: &Child, right: &Child, height: u32) -> Joined {
                 (true, true) => Joined::Both,
                 (true, false) => Joined::Left,
                 (false, true) => Joined::Right,
-                (false, false) => Joined::New(Child::of_parts(height, parts)),
+                (false, false) => Joined::New(Child::of_parts(parts)),
             }
         }
     }
@@ -215,6 +228,14 @@ fn visit_above(
         }
         (Child::Uniform(0), _) | (_, Child::Uniform(ALL)) => {}
         (Child::Node(l), Child::Node(r)) if Arc::ptr_eq(l, r) => {}
+        _ if height == 1 => {
+            let (epochs, others) = (tree.epochs(), other.epochs());
+            for (index, (epoch, other)) in epochs.into_iter().zip(others).enumerate() {
+                if epoch > other {
+                    found(first as u32 + index as u32, epoch)?;
+                }
+            }
+        }
         _ => {
             for index in 0..FAN {
                 visit_above(
@@ -337,7 +358,7 @@ impl Tree {
         if !matches!(old, Child::Uniform(0)) {
             let mut parts: [Child; FAN] = std::array::from_fn(|_| Child::Uniform(0));
             parts[0] = old;
-            self.root = Child::of_parts(self.height, parts);
+            self.root = Child::of_parts(parts);
         }
     }
 }

@@ -583,9 +583,13 @@ impl Units {
         unit: u32,
         other: Scope,
     ) -> bool {
-        let device_wide = scope >= Scope::Gpu && other >= Scope::Gpu;
-        device_wide && !self.devices_differ
-            || include_each_other((viewer.position, scope), (self.position(unit), other))
+        include_each_other((viewer.position, scope), (self.position(unit), other))
+    }
+
+    /// Whether accesses of the two scopes reach each other wherever their threads are.
+    pub(super) fn all_in_reach(&self, scope: Scope, other: Scope) -> bool {
+        let narrower = scope.min(other);
+        narrower == Scope::Sys || narrower == Scope::Gpu && !self.devices_differ
     }
 
     /// Whether the unit may still act.
