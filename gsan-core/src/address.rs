@@ -166,6 +166,8 @@ pub fn granules(address: u64, bytes: u64) -> impl ExactSizeIterator<Item = Granu
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const TIB: u64 = 1 << 40;
@@ -208,5 +210,91 @@ mod tests {
         let parts: Vec<_> = granules(6, 12).map(|p| (p.granule, p.mask)).collect();
         assert_eq!(parts, [(0, 0b1100_0000), (8, 0xff), (16, 0b0000_0011)]);
         assert_eq!(granules(16, 0).count(), 0);
+    }
+
+    /// Any reservation that is accepted, at any place.
+    fn space() -> impl Strategy<Value = AddressSpace> {
+        (12u32..48, any::<u64>(), prop::bool::ANY).prop_map(|(log, place, four)| {
+            let reserve = 1 << log;
+            let records = if four { Records::Four } else { Records::Two };
+            AddressSpace::new(place & !(reserve - 1), reserve, records).unwrap()
+        })
+    }
+
+    /// A reservation and a managed address in it: anywhere, or near one of the two ends.
+    fn managed() -> impl Strategy<Value = (AddressSpace, u64)> {
+        (space(), any::<u64>(), 0u64..64, 0..3).prop_map(|(space, place, near, which)| {
+            let offset = match which {
+                0 => place % space.usable(),
+                1 => near,
+                _ => space.usable() - 1 - near,
+            };
+            (space, space.real_base() + offset)
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_cell_lies_in_the_shadow_half_and_leads_back_to_its_granule(
+            (space, address) in managed(),
+        ) {
+            let cell = space.shadow(address);
+            prop_assert!(space.is_managed(address));
+            prop_assert!(space.contains(cell) && !space.is_managed(cell));
+            prop_assert!(cell >= space.base());
+            prop_assert!(cell - space.base() <= space.reserve() / 2 - space.records().cell_bytes());
+            prop_assert!(cell.is_multiple_of(space.records().cell_bytes()));
+            for inside in [0, 1, space.records().cell_bytes() - 1] {
+                prop_assert_eq!(space.real(cell + inside), Some(address / GRANULE * GRANULE));
+            }
+        }
+
+        #[test]
+        fn two_addresses_share_a_cell_exactly_if_they_share_a_granule(
+            (space, address) in managed(), other: u64, near in 0u64..32,
+        ) {
+            for other in [other % space.usable(), (address - space.real_base()) ^ near] {
+                let other = space.real_base() + other % space.usable();
+                prop_assert_eq!(
+                    space.shadow(address) == space.shadow(other),
+                    address / GRANULE == other / GRANULE
+                );
+            }
+        }
+
+        #[test]
+        fn nothing_outside_the_usable_range_is_managed(space in space(), address: u64) {
+            let first = u128::from(space.base()) + u128::from(space.reserve() / 2);
+            let end = first + u128::from(space.usable());
+            let inside = (first..end).contains(&u128::from(address));
+            prop_assert_eq!(space.is_managed(address), inside);
+            prop_assert!(!space.is_managed(space.real_base().wrapping_add(space.usable())));
+            prop_assert!(!space.is_managed(space.real_base() - 1));
+        }
+
+        #[test]
+        fn the_shadow_of_the_usable_range_fills_the_shadow_half(space in space()) {
+            let bytes = space.usable() / GRANULE * space.records().cell_bytes();
+            prop_assert_eq!(bytes, space.reserve() / 2);
+            let last = space.real_base() + space.usable() - 1;
+            prop_assert_eq!(
+                space.shadow(last) + space.records().cell_bytes(),
+                space.real_base()
+            );
+        }
+
+        #[test]
+        fn the_parts_of_an_access_are_its_bytes_in_ascending_order(
+            address in prop_oneof![0u64..4096, u64::MAX - 8192..u64::MAX - 4096], bytes in 0u64..300,
+        ) {
+            let parts: Vec<_> = granules(address, bytes).collect();
+            prop_assert!(parts.is_sorted_by_key(|part| part.granule));
+            let touched: Vec<u64> = parts
+                .iter()
+                .flat_map(|part| (0..8).filter(|bit| part.mask >> bit & 1 == 1).map(|bit| part.granule + bit))
+                .collect();
+            prop_assert_eq!(touched, (address..address + bytes).collect::<Vec<_>>());
+            prop_assert!(parts.iter().all(|part| part.mask != 0 && part.granule.is_multiple_of(8)));
+        }
     }
 }

@@ -86,50 +86,16 @@
 #define GSAN_CLOCK_SPAN_ALL 255u
 /* The last epoch of a thread id. */
 #define GSAN_CLOCK_EPOCH_MAX 0xffffffu
-/* How many segments a clock may have. */
-#define GSAN_CLOCK_SEGMENTS UINT64_C(0x5)
-/* Flag: something found no place, so everything counts as ordered. */
-#define GSAN_CLOCK_OUTSIDE 1u
-/* Bit of a snapshot's stamp: it is complete; until then its writer is still at work.
- * The index lies above.
+/* In the state of a ring entry: its writer is still at work. The index plus 1 lies above;
+ * all of it is 0 before the first use.
  */
-#define GSAN_CLOCK_COMPLETE UINT64_C(0x1)
+#define GSAN_CLOCK_WRITING UINT64_C(0x1)
+/* The most publications a ring may have. */
+#define GSAN_CLOCK_MAX_PUBLICATIONS 0x100000u
 /* How many checkpoints are kept: two laps of sixteenths of the publication ring. */
 #define GSAN_CLOCK_CHECKPOINTS 32u
-
-/* Fields of a publication. */
-
-/* Lowest bit of the token in the first word. */
-#define GSAN_PUBLICATION_TOKEN_SHIFT 0u
-/* Bits of the token. */
-#define GSAN_PUBLICATION_TOKEN_BITS 37u
-/* In the first word: the entry is complete; until then its writer is still at work. */
-#define GSAN_PUBLICATION_COMPLETE_SHIFT 37u
-/* In the first word: contains the sequence of an earlier publisher, so that knowing the
- * publisher's epoch is not enough to skip it.
- */
-#define GSAN_PUBLICATION_JOINED_SHIFT 38u
-/* In the first word: everything up to a moment; the snapshot field names a checkpoint. */
-#define GSAN_PUBLICATION_TOP_SHIFT 39u
-/* In the first word: there is a snapshot. */
-#define GSAN_PUBLICATION_SNAPSHOT_SHIFT 40u
-/* In the second word: there is a snapshot of the launch's frontier. */
-#define GSAN_PUBLICATION_FRONTIER_SHIFT 54u
-/* Lowest bit of the snapshot's stamp in the first word. */
-#define GSAN_PUBLICATION_SNAPSHOT_STAMP_SHIFT 42u
-/* Lowest bit of the clock entry, epoch and span, in the second word. */
-#define GSAN_PUBLICATION_ENTRY_SHIFT 0u
-/* Lowest bit of the stamp of the frontier's snapshot in the second word. */
-#define GSAN_PUBLICATION_FRONTIER_STAMP_SHIFT 32u
-/* Bits of a stamp. */
-#define GSAN_PUBLICATION_STAMP_BITS 22u
-/* The most publications a ring may have. */
-#define GSAN_PUBLICATION_MAX_CAPACITY 0x100000u
-/* The most snapshots a ring may have. A publication names snapshots that were made at
- * most half a ring before it, and while it lives at most two more are made for each
- * publication; so stamps never come around.
- */
-#define GSAN_PUBLICATION_MAX_SNAPSHOTS 0x100000u
+/* Lowest bit of the device rank in the name of a checkpoint; its index plus 1 lies below. */
+#define GSAN_CLOCK_CHECKPOINT_DEVICE_SHIFT 16u
 
 /* Flags of a launch. */
 
@@ -143,6 +109,8 @@
 #define GSAN_LAUNCH_SHARED_BANK 4u
 /* Part of a graph. */
 #define GSAN_LAUNCH_GRAPH 8u
+/* Of the rows carried over: the frontier's. */
+#define GSAN_LAUNCH_FRONTIER_CARRIED 0x80000000u
 
 /* Flags of a resident CTA. */
 
@@ -152,12 +120,12 @@
 #define GSAN_THREAD_EVERYTHING 2u
 /* It waited for the predecessor of its launch. */
 #define GSAN_THREAD_WAITED 4u
-/* It made an access since its last publication that is no part of it. */
-#define GSAN_THREAD_DIRTY 8u
-/* It is at the last epoch: its accesses count as ordered. */
-#define GSAN_THREAD_WORN 16u
-/* How many starts the history keeps of each thread id. */
-#define GSAN_THREAD_HISTORY 64u
+/* Its clock changed since its last snapshot. */
+#define GSAN_THREAD_CHANGED 8u
+/* It saw more sync words than are kept. */
+#define GSAN_THREAD_OVERFLOWED 16u
+/* How many sync words are kept. */
+#define GSAN_THREAD_ACQUIRED 4u
 
 /* Numbers in a race entry. */
 
@@ -192,14 +160,8 @@
 #define GSAN_STATE_MAGIC 0x4753414eu
 /* The most devices a topology may have. */
 #define GSAN_STATE_MAX_DEVICES 32u
-/* How many thread ids there are, over all devices. */
-#define GSAN_STATE_THREAD_IDS 0x10000u
-/* The most slots an SM may have in one bank. */
-#define GSAN_STATE_MAX_SLOTS_PER_SM 32u
-/* The most banks a device may have. */
-#define GSAN_STATE_MAX_BANKS 256u
-/* Thread ids in a block of a launch's row table. */
-#define GSAN_STATE_BLOCK 64u
+/* How many starts of CTAs the history keeps of each thread id. */
+#define GSAN_STATE_HISTORY 16u
 /* How many launch states there are; a descriptor uses the one of its number, modulo. */
 #define GSAN_STATE_LAUNCHES 0x1000u
 /* How many sites there are, the unknown site 0 included. */
@@ -239,95 +201,100 @@
 #define GSAN_LOSS_OPAQUE_LAUNCH 19u
 #define GSAN_LOSS_COUNT 20u
 
-/* One released clock, 16 bytes: see the shifts GSAN_PUBLICATION_*. Its publisher is named
- * by the sync record that holds its token.
- *
- * A reader loads the first word, the second, and the first again: the entry is what its token
- * stands for if both times the first word says that token and *complete*.
- */
+/* One released clock. A reader looks at the state before and after it reads the rest. */
 struct gsan_publication {
-    /* Token, state, flags, stamp of the snapshot. 0 before the first use. */
-    GSAN_ALIGNED(16) uint64_t stamp;
-    /* Clock entry of the publisher, stamp of the launch's frontier snapshot. */
-    uint64_t clock;
+    /* The token plus 1, shifted left by one, and GSAN_CLOCK_WRITING. */
+    GSAN_ALIGNED(32) uint64_t state;
+    /* The publisher's own epochs that are released: a clock entry. */
+    uint32_t entry;
+    /* The publisher's thread id. */
+    uint16_t publisher;
+    /* How often the sync record that it was published for had lost all its bytes; counts
+     * around.
+     */
+    uint16_t generation;
+    /* The low bits of the index of the snapshot of what the publisher knew beyond its frontier; 0:
+     * nothing.
+     */
+    uint32_t snapshot;
+    /* The low bits of the index of the snapshot of the launch's frontier; 0: nothing is in it. */
+    uint32_t frontier;
+    /* The number of the launch on the publisher's device. */
+    uint32_t launch;
+    /* Which of the overtaken launches the publisher knew to be complete, a bit each. */
+    uint16_t taken;
+    /* 1: it contains another release sequence, so that knowing the publisher's epochs is not
+     * enough to skip it.
+     */
+    uint16_t joined;
 };
-GSAN_STATIC_ASSERT(sizeof(struct gsan_publication) == 16);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_publication, stamp) == 0);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_publication, clock) == 8);
+GSAN_STATIC_ASSERT(sizeof(struct gsan_publication) == 32);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_publication, state) == 0);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_publication, entry) == 8);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_publication, publisher) == 12);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_publication, generation) == 14);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_publication, snapshot) == 16);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_publication, frontier) == 20);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_publication, launch) == 24);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_publication, taken) == 28);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_publication, joined) == 30);
 
-/* A run of thread ids in a clock. */
+/* The entries of one bank in a clock. */
 struct gsan_segment {
-    /* The first id of the bank. */
-    GSAN_ALIGNED(4) uint16_t first;
-    /* How many entries there is room for: the slots of the bank. 0: the segment is unused. */
-    uint16_t room;
-    /* How many entries, from the first, may be other than 0. */
-    uint16_t used;
-    /* Where the entries start: in units of 4 entries from the end of the header. */
-    uint16_t start;
+    /* How many entries, from slot 0, are held; 0: the segment is unused. */
+    GSAN_ALIGNED(4) uint16_t length;
+    /* The bank, counted over all devices. */
+    uint16_t bank;
 };
-GSAN_STATIC_ASSERT(sizeof(struct gsan_segment) == 8);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_segment, first) == 0);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_segment, room) == 2);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_segment, used) == 4);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_segment, start) == 6);
+GSAN_STATIC_ASSERT(sizeof(struct gsan_segment) == 4);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_segment, length) == 0);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_segment, bank) == 2);
 
-/* The head of a private clock or a snapshot; its entries follow. Merging goes by the source's
- * header. Segment 0 is the bank of the owner's launch.
+/* The head of a private clock or a snapshot. If clocks have more than three segments, the others
+ * follow; then, aligned to 16 bytes, the entries, segment by segment. Merging goes by the
+ * source's header.
  */
 struct gsan_clock_header {
-    /* Snapshot: index and GSAN_CLOCK_COMPLETE. Private clock: how often it has changed. */
-    GSAN_ALIGNED(64) uint64_t stamp;
-    /* GSAN_CLOCK_OUTSIDE. */
-    uint32_t flags;
-    /* Entries handed out to segments so far. */
-    uint32_t taken;
-    /* Private clock in the pool: the next free one plus 1. */
-    uint32_t link;
-    /* Snapshot: the number of the launch whose frontier it is beyond. */
-    uint32_t launch;
-    /* The banks. */
-    struct gsan_segment segments[5];
+    /* The checkpoint whose epochs are part of the clock; 0: none. */
+    GSAN_ALIGNED(16) uint32_t checkpoint;
+    /* The first segments, used from the front. */
+    struct gsan_segment segments[3];
 };
-GSAN_STATIC_ASSERT(sizeof(struct gsan_clock_header) == 64);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_clock_header, stamp) == 0);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_clock_header, flags) == 8);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_clock_header, taken) == 12);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_clock_header, link) == 16);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_clock_header, launch) == 20);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_clock_header, segments) == 24);
+GSAN_STATIC_ASSERT(sizeof(struct gsan_clock_header) == 16);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_clock_header, checkpoint) == 0);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_clock_header, segments) == 4);
 
-/* The head of a checkpoint: a copy of all mirrored epochs of one device, taken when the head of
- * the publications crossed a sixteenth of the ring. The epochs follow, a u32 for each id.
+/* The checkpoints of a device: copies of all mirrored epochs. Their epochs lie apart, a u32 for each
+ * thread id of the topology.
  */
-struct gsan_checkpoint_header {
-    /* Index and GSAN_CLOCK_COMPLETE, as in a snapshot. */
-    GSAN_ALIGNED(64) uint64_t stamp;
-    /* The head of the publications before the copy was begun. */
-    uint64_t token;
+struct gsan_checkpoints {
+    /* 1 while somebody copies. */
+    GSAN_ALIGNED(128) uint32_t busy;
+    /* How many were taken. */
+    uint32_t taken;
+    /* The head of the publications before each was begun, plus 1; 0: not taken yet. */
+    uint64_t positions[32];
     /* 0. */
-    uint64_t reserved[6];
+    uint64_t reserved[15];
 };
-GSAN_STATIC_ASSERT(sizeof(struct gsan_checkpoint_header) == 64);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_checkpoint_header, stamp) == 0);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_checkpoint_header, token) == 8);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_checkpoint_header, reserved) == 16);
+GSAN_STATIC_ASSERT(sizeof(struct gsan_checkpoints) == 384);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_checkpoints, busy) == 0);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_checkpoints, taken) == 4);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_checkpoints, positions) == 8);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_checkpoints, reserved) == 264);
 
-/* The head of a frontier or completion row; its clock entries follow, one for each slot of the
- * bank, or for each thread id in a foreign row. Rows only grow.
+/* The head of a foreign row; a clock entry for each thread id of the topology follows. A row of one
+ * bank is an entry for each of its slots, without a head. Rows only grow.
  */
 struct gsan_row_header {
-    /* Something is in it. Readers skip the row as long as this is 0. */
-    GSAN_ALIGNED(64) uint32_t nonempty;
-    /* How many entries, from the first, may be other than 0. */
-    uint32_t used;
+    /* Not 0 once an entry was made: readers skip the row until then. */
+    GSAN_ALIGNED(64) uint32_t filled;
     /* 0. */
-    uint32_t reserved[14];
+    uint32_t reserved[15];
 };
 GSAN_STATIC_ASSERT(sizeof(struct gsan_row_header) == 64);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_row_header, nonempty) == 0);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_row_header, used) == 4);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_row_header, reserved) == 8);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_row_header, filled) == 0);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_row_header, reserved) == 4);
 
 /* What the host says of a launch. In pinned memory: a CTA reads it once, at its start, as one
  * line, from LaunchState if another CTA has left a copy there. Addresses are those of the
@@ -338,20 +305,14 @@ struct gsan_launch_descriptor {
     GSAN_ALIGNED(128) uint64_t own_row;
     /* The frontier's row over all ids: what earlier launches of the stream acquired. */
     uint64_t foreign_row;
-    /* The frontier's rows of other banks: an address for every block of
-     * GSAN_STATE_BLOCK thread ids, each of a row whose entries start at the block.
-     */
-    uint64_t row_table;
+    /* The frontier's rows of other banks: a table of addresses by bank, counted over all devices. */
+    uint64_t named_rows;
     /* The completion row of the own bank. */
     uint64_t own_done;
     /* The completion row over all ids. */
     uint64_t foreign_done;
-    /* The own-bank row to use after griddepcontrol.wait: the predecessor's completion. */
-    uint64_t waited_own;
-    /* The foreign row to use after griddepcontrol.wait. */
-    uint64_t waited_foreign;
-    /* The descriptor of the launch before, if this one or that one is dependent. */
-    uint64_t previous;
+    /* Overtaken: the launches that this one may overtake. */
+    uint64_t overtaken;
     /* The LaunchState, in device memory. */
     uint64_t state;
     /* The slot masks of the bank, one u32 per SM. */
@@ -364,43 +325,64 @@ struct gsan_launch_descriptor {
     uint32_t flags;
     /* The kernel's number in the table of names. */
     uint32_t kernel;
+    /* The own bank, counted over all devices. */
+    uint32_t bank;
     /* The first thread id of the own bank. */
-    uint16_t bank_first;
-    /* The number of the own bank. */
-    uint16_t bank;
-    /* How many slots the bank has: slots per SM times SMs. */
-    uint32_t slots;
-    /* How many slots an SM has. */
-    uint32_t slots_per_sm;
+    uint32_t bank_first;
+    /* How many launches may be overtaken, at most 16. */
+    uint32_t overtaken_count;
+    /* Which of them griddepcontrol.wait waits for, plus 1; 0: none. */
+    uint32_t waits_for;
     /* The restart generation it was launched in. */
     uint32_t generation;
     /* The stream, as numbered by the host. */
     uint32_t stream;
+    /* The grid, in CTAs. */
+    uint32_t grid[3];
     /* 0. */
     uint32_t reserved[3];
 };
 GSAN_STATIC_ASSERT(sizeof(struct gsan_launch_descriptor) == 128);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_descriptor, own_row) == 0);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_descriptor, foreign_row) == 8);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_descriptor, row_table) == 16);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_descriptor, named_rows) == 16);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_descriptor, own_done) == 24);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_descriptor, foreign_done) == 32);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_descriptor, waited_own) == 40);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_descriptor, waited_foreign) == 48);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_descriptor, previous) == 56);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_descriptor, state) == 64);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_descriptor, slot_masks) == 72);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_descriptor, number) == 80);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_descriptor, ctas) == 84);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_descriptor, flags) == 88);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_descriptor, kernel) == 92);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_descriptor, bank_first) == 96);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_descriptor, bank) == 98);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_descriptor, slots) == 100);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_descriptor, slots_per_sm) == 104);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_descriptor, generation) == 108);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_descriptor, stream) == 112);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_descriptor, overtaken) == 40);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_descriptor, state) == 48);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_descriptor, slot_masks) == 56);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_descriptor, number) == 64);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_descriptor, ctas) == 68);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_descriptor, flags) == 72);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_descriptor, kernel) == 76);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_descriptor, bank) == 80);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_descriptor, bank_first) == 84);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_descriptor, overtaken_count) == 88);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_descriptor, waits_for) == 92);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_descriptor, generation) == 96);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_descriptor, stream) == 100);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_descriptor, grid) == 104);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_descriptor, reserved) == 116);
+
+/* A launch of the same stream that a dependent launch may overtake. */
+struct gsan_overtaken {
+    /* Its completion row of the own bank. */
+    GSAN_ALIGNED(32) uint64_t own_row;
+    /* Its completion row over all ids. */
+    uint64_t foreign_row;
+    /* Its LaunchState. */
+    uint64_t state;
+    /* How many CTAs its grid has. */
+    uint32_t ctas;
+    /* 0. */
+    uint32_t reserved;
+};
+GSAN_STATIC_ASSERT(sizeof(struct gsan_overtaken) == 32);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_overtaken, own_row) == 0);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_overtaken, foreign_row) == 8);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_overtaken, state) == 16);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_overtaken, ctas) == 24);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_overtaken, reserved) == 28);
 
 /* What the CTAs of a launch tell each other. In device memory. */
 struct gsan_launch_state {
@@ -408,20 +390,18 @@ struct gsan_launch_state {
     GSAN_ALIGNED(128) uint32_t started;
     /* CTAs that exited. When it reaches the number of CTAs the completion rows are final. */
     uint32_t exited;
-    /* 1 once a CTA has taken on to carry the frontier's rows over to the completion. */
-    uint32_t carried;
-    /* 1 once a CTA has waited for the predecessor and carries the waited rows over. */
-    uint32_t waited;
-    /* The snapshot of the launch's frontier: its index plus 2 when it is made, 1 while the
-     * first publisher makes it, 0 before.
+    /* Which rows were carried over to the completion: a bit for each launch overtaken, and
+     * GSAN_LAUNCH_FRONTIER_CARRIED.
      */
-    uint64_t frontier_snapshot;
+    uint32_t carried;
     /* The launch whose descriptor is copied below: its number plus 1, written last. */
     uint32_t copied;
+    /* The snapshot of the starting frontier, once the first publisher has made it. */
+    uint64_t frontier;
     /* CTAs that ran unchecked because no slot was free. */
     uint32_t unchecked;
     /* 0. */
-    uint64_t reserved[12];
+    uint32_t reserved[25];
     /* A copy of the descriptor. */
     struct gsan_launch_descriptor descriptor;
 };
@@ -429,104 +409,112 @@ GSAN_STATIC_ASSERT(sizeof(struct gsan_launch_state) == 256);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_state, started) == 0);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_state, exited) == 4);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_state, carried) == 8);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_state, waited) == 12);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_state, frontier_snapshot) == 16);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_state, copied) == 24);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_state, unchecked) == 28);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_state, reserved) == 32);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_state, copied) == 12);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_state, frontier) == 16);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_state, unchecked) == 24);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_state, reserved) == 28);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_state, descriptor) == 128);
 
 /* A resident CTA. In its shared memory, or in the state region by SM in kernels that need all
- * shared memory for themselves.
+ * shared memory for themselves. The first line is what accesses and releases look at.
  */
 struct gsan_thread_state {
-    /* The frontier's row of the own bank, or the waited one. */
+    /* The frontier's row of the own bank. */
     GSAN_ALIGNED(128) uint64_t own_row;
-    /* The private clock, an address; 0: it knows no more than the frontier. */
-    uint64_t private_clock;
-    /* The frontier's foreign row, or the waited one; 0: nothing is in it. */
+    /* The frontier's foreign row; 0: nothing is in it. */
     uint64_t foreign_row;
     /* The frontier's rows of other banks; 0: there are none. */
-    uint64_t row_table;
+    uint64_t named_rows;
+    /* The private clock; 0: it knows no more than the frontier. */
+    uint64_t private_clock;
+    /* The epochs of the checkpoint that is part of its clock; 0: none is. */
+    uint64_t checkpoint;
     /* E: the epoch of its accesses. */
     uint32_t epoch;
     /* S: the epoch at which it started. */
     uint32_t start;
-    /* Its thread id. */
-    uint16_t thread;
+    /* Its thread id plus 1; 0: it has no slot. */
+    uint32_t id;
+    /* Its bank, counted over all devices. */
+    uint32_t bank;
     /* The first thread id of its bank. */
-    uint16_t bank_first;
-    /* How many slots its bank has. */
+    uint32_t bank_first;
+    /* How many slots a bank has. */
     uint32_t slots;
     /* GSAN_THREAD_*. */
     uint32_t flags;
-    /* Taken, once per warp, to merge into, make or switch a clock. */
+    /* Which launches overtaken it knows to be complete, a bit each. */
+    uint32_t taken;
+    /* The newest epoch at which an access was made or the clock changed. */
+    uint32_t touched;
+    /* Taken, once per warp, to merge into, make, switch or publish a clock. */
     uint32_t lock;
-    /* How often the private clock has changed. */
-    uint32_t clock_changes;
-    /* The value of clock_changes in the last snapshot. */
-    uint32_t snapshot_changes;
-    /* Its last publication: the token plus 1. */
-    uint64_t last_token;
-    /* Its last snapshot: the index plus 1. */
-    uint64_t last_snapshot;
-    /* The launch descriptor. */
+    /* Its newest snapshot: the low bits of the index; 0: none. */
+    uint32_t snapshot;
+    /* Accesses checked; added to the device's count at exit. */
+    uint32_t accesses;
+    /* Its newest publication: 1 << 61 | epoch << 37 | token; 0: none. */
+    uint64_t published;
+    /* The snapshot of its frontier. */
+    uint64_t frontier;
+    /* The launch descriptor, or the copy of it. */
     uint64_t descriptor;
     /* The LaunchState. */
     uint64_t state;
-    /* The number of the launch. */
-    uint32_t launch;
-    /* The position of the CTA in the grid. */
-    uint32_t cta;
-    /* Accesses checked; added to the device's count at exit. */
-    uint32_t accesses;
     /* Warps that are inside an exit call. */
     uint32_t exiting;
+    /* How many of acquired were ever written. */
+    uint32_t acquired_count;
+    /* What the newest release fence published: a sync record; 0: nothing. */
+    uint64_t fence;
+    /* The sync words it acquired last, so as not to merge them again. */
+    uint64_t acquired[4];
+    /* Its position in the grid, 21 bits for each dimension, x lowest. */
+    uint64_t coordinates;
     /* 0. */
-    uint64_t reserved[2];
+    uint64_t reserved[10];
 };
-GSAN_STATIC_ASSERT(sizeof(struct gsan_thread_state) == 128);
+GSAN_STATIC_ASSERT(sizeof(struct gsan_thread_state) == 256);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, own_row) == 0);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, private_clock) == 8);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, foreign_row) == 16);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, row_table) == 24);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, epoch) == 32);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, start) == 36);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, thread) == 40);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, bank_first) == 42);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, slots) == 44);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, flags) == 48);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, lock) == 52);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, clock_changes) == 56);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, snapshot_changes) == 60);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, last_token) == 64);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, last_snapshot) == 72);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, descriptor) == 80);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, state) == 88);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, launch) == 96);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, cta) == 100);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, accesses) == 104);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, exiting) == 108);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, reserved) == 112);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, foreign_row) == 8);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, named_rows) == 16);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, private_clock) == 24);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, checkpoint) == 32);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, epoch) == 40);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, start) == 44);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, id) == 48);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, bank) == 52);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, bank_first) == 56);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, slots) == 60);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, flags) == 64);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, taken) == 68);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, touched) == 72);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, lock) == 76);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, snapshot) == 80);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, accesses) == 84);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, published) == 88);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, frontier) == 96);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, descriptor) == 104);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, state) == 112);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, exiting) == 120);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, acquired_count) == 124);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, fence) == 128);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, acquired) == 136);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, coordinates) == 168);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, reserved) == 176);
 
-/* One start of a CTA. Each thread id has a ring of GSAN_THREAD_HISTORY of them, which its owner
- * alone writes: an access at epoch e was made by the CTA with the newest start not after e.
+/* One start of a CTA. Each thread id has a ring of them, which the holder of the slot alone writes: an
+ * access at epoch e was made by the CTA with the newest start not after e.
  */
 struct gsan_history_entry {
-    /* The epoch at which it started; 0: none. */
-    GSAN_ALIGNED(16) uint32_t epoch;
-    /* The number of its launch. */
-    uint32_t launch;
-    /* Its position in the grid. */
-    uint32_t cta;
-    /* How many CTAs started on this thread id before. */
-    uint32_t index;
+    /* start << 40 | launch << 8 | 1; 0: none, or it is being written. */
+    GSAN_ALIGNED(16) uint64_t start;
+    /* The position in the grid, as in ThreadState. */
+    uint64_t coordinates;
 };
 GSAN_STATIC_ASSERT(sizeof(struct gsan_history_entry) == 16);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_history_entry, epoch) == 0);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_history_entry, launch) == 4);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_history_entry, cta) == 8);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_history_entry, index) == 12);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_history_entry, start) == 0);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_history_entry, coordinates) == 8);
 
 /* One side of a race. */
 struct gsan_race_side {
@@ -756,12 +744,14 @@ struct gsan_constants {
     uint16_t devices;
     /* The first thread id of the device. */
     uint16_t first_id;
-    /* How many thread ids each device has, less than 65,536: rank 0's start at 0, the next
-     * rank's follow. The last one of a device publishes for CTAs without a slot.
+    /* How many thread ids each device has, less than 65,536: those of rank 0 start at 0, the
+     * next rank's follow. The last one of a device publishes for CTAs without a slot.
      */
-    uint16_t ids;
-    /* 0. */
-    uint64_t reserved;
+    uint16_t share;
+    /* How many slots a bank has; the first bank of a device starts at its first id. */
+    uint32_t slots;
+    /* How many banks a device has. */
+    uint32_t banks;
 };
 GSAN_STATIC_ASSERT(sizeof(struct gsan_constants) == 64);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_constants, reserve_base) == 0);
@@ -774,25 +764,9 @@ GSAN_STATIC_ASSERT(offsetof(struct gsan_constants, seed) == 44);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_constants, rank) == 48);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_constants, devices) == 50);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_constants, first_id) == 52);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_constants, ids) == 54);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_constants, reserved) == 56);
-
-/* Thread ids of a stream, or of a branch of a graph. */
-struct gsan_bank {
-    /* The first id. */
-    GSAN_ALIGNED(16) uint32_t first;
-    /* How many slots. */
-    uint32_t slots;
-    /* How many slots, from the first, were ever taken. */
-    uint32_t used;
-    /* Slot masks, one u32 per SM: an offset in the region. */
-    uint32_t slot_masks;
-};
-GSAN_STATIC_ASSERT(sizeof(struct gsan_bank) == 16);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_bank, first) == 0);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_bank, slots) == 4);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_bank, used) == 8);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_bank, slot_masks) == 12);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_constants, share) == 54);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_constants, slots) == 56);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_constants, banks) == 60);
 
 /* A word that many write, on a line of its own. */
 struct gsan_counter_line {
@@ -807,13 +781,15 @@ GSAN_STATIC_ASSERT(offsetof(struct gsan_counter_line, reserved) == 8);
 
 /* Where the parts of a state region start, in bytes from its start. */
 struct gsan_offsets {
-    /* Bank by number. */
-    GSAN_ALIGNED(64) uint32_t banks;
+    /* Slot masks: a u32 per SM, for each bank of the device. */
+    GSAN_ALIGNED(64) uint32_t slot_masks;
+    /* How many slots of each bank of the device were ever taken: a u32 each. */
+    uint32_t high_water;
     /* The mirrored epochs: a u32 per id of the device. */
     uint32_t epochs;
     /* How often a CTA started on an id: a u32 per id of the device. */
     uint32_t starts;
-    /* HistoryEntry, GSAN_THREAD_HISTORY per id of the device. */
+    /* HistoryEntry, GSAN_STATE_HISTORY per id of the device. */
     uint32_t history;
     /* ThreadState by SM. */
     uint32_t threads;
@@ -821,10 +797,16 @@ struct gsan_offsets {
     uint32_t launches;
     /* Publication by token, modulo. */
     uint32_t publications;
-    /* Checkpoints by index, modulo. */
+    /* Checkpoints. */
     uint32_t checkpoints;
-    /* Snapshots by index, modulo. */
+    /* The epochs of checkpoints by index: a u32 per id of the topology. */
+    uint32_t checkpoint_epochs;
+    /* The states of snapshots by index, modulo: a u64 each. */
+    uint32_t snapshot_states;
+    /* The clocks of snapshots by index, modulo. */
     uint32_t snapshots;
+    /* Which private clocks are taken, a bit each. */
+    uint32_t private_taken;
     /* Private clocks. */
     uint32_t private_clocks;
     /* Site by number. */
@@ -839,24 +821,31 @@ struct gsan_offsets {
     uint32_t rows;
     /* The end of the region. */
     uint32_t end;
+    /* 0. */
+    uint32_t reserved[12];
 };
-GSAN_STATIC_ASSERT(sizeof(struct gsan_offsets) == 64);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, banks) == 0);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, epochs) == 4);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, starts) == 8);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, history) == 12);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, threads) == 16);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, launches) == 20);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, publications) == 24);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, checkpoints) == 28);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, snapshots) == 32);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, private_clocks) == 36);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, sites) == 40);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, site_texts) == 44);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, kernels) == 48);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, kernel_texts) == 52);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, rows) == 56);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, end) == 60);
+GSAN_STATIC_ASSERT(sizeof(struct gsan_offsets) == 128);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, slot_masks) == 0);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, high_water) == 4);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, epochs) == 8);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, starts) == 12);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, history) == 16);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, threads) == 20);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, launches) == 24);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, publications) == 28);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, checkpoints) == 32);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, checkpoint_epochs) == 36);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, snapshot_states) == 40);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, snapshots) == 44);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, private_taken) == 48);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, private_clocks) == 52);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, sites) == 56);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, site_texts) == 60);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, kernels) == 64);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, kernel_texts) == 68);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, rows) == 72);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, end) == 76);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, reserved) == 80);
 
 /* The start of a device's state region. The first line is Constants. */
 struct gsan_global_state {
@@ -872,32 +861,32 @@ struct gsan_global_state {
     uint32_t generation;
     /* GSAN_STATE_HALT_*. */
     uint32_t flags;
-    /* How many SMs the device has. */
+    /* How many SMs the device has at most. */
     uint32_t sms;
-    /* How many slots a bank has on each. */
+    /* How many slots an SM has in each bank. */
     uint32_t slots_per_sm;
-    /* How many banks there are. */
-    uint32_t banks;
+    /* How many thread ids the topology has. */
+    uint32_t ids;
     /* How many publications the ring holds, a power of two. */
     uint32_t publications;
     /* How many snapshots the ring holds, a power of two. */
     uint32_t snapshots;
     /* How many private clocks there are. */
     uint32_t private_clocks;
-    /* The size of a snapshot or private clock in bytes, header included. */
+    /* How many segments a clock has; 3, or more by multiples of 4. */
+    uint32_t segments;
+    /* How many entries a segment has room for, a multiple of 4. */
+    uint32_t segment_entries;
+    /* The size of a clock in bytes. */
     uint32_t clock_bytes;
-    /* The size of a checkpoint in bytes, header included. */
-    uint32_t checkpoint_bytes;
     /* 0. */
-    uint64_t reserved[10];
+    uint32_t reserved[3];
     /* The token of the next publication. */
     struct gsan_counter_line publication_head;
     /* The index of the next snapshot. */
     struct gsan_counter_line snapshot_head;
-    /* The index of the next checkpoint. */
-    struct gsan_counter_line checkpoint_head;
-    /* The free private clocks, a stack: how often it changed << 32 | first clock plus 1. */
-    struct gsan_counter_line private_free;
+    /* The sync word of all sequentially consistent fences; that of rank 0 counts. */
+    struct gsan_counter_line sequential;
     /* Low half: bytes of site texts handed out; high half: sites in the table. */
     struct gsan_counter_line site_head;
     /* Accesses checked by CTAs that have exited. */
@@ -905,28 +894,28 @@ struct gsan_global_state {
     /* How often each limit was met, by its number. */
     uint64_t losses[32];
 };
-GSAN_STATIC_ASSERT(sizeof(struct gsan_global_state) == 1280);
+GSAN_STATIC_ASSERT(sizeof(struct gsan_global_state) == 1152);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, constants) == 0);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, offsets) == 64);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, magic) == 128);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, version) == 132);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, generation) == 136);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, flags) == 140);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, sms) == 144);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, slots_per_sm) == 148);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, banks) == 152);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, publications) == 156);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, snapshots) == 160);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, private_clocks) == 164);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, clock_bytes) == 168);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, checkpoint_bytes) == 172);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, reserved) == 176);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, magic) == 192);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, version) == 196);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, generation) == 200);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, flags) == 204);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, sms) == 208);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, slots_per_sm) == 212);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, ids) == 216);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, publications) == 220);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, snapshots) == 224);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, private_clocks) == 228);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, segments) == 232);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, segment_entries) == 236);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, clock_bytes) == 240);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, reserved) == 244);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, publication_head) == 256);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, snapshot_head) == 384);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, checkpoint_head) == 512);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, private_free) == 640);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, site_head) == 768);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, accesses) == 896);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, losses) == 1024);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, sequential) == 512);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, site_head) == 640);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, accesses) == 768);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, losses) == 896);
 
 #endif

@@ -13,9 +13,10 @@ pub fn structures() -> Vec<Structure> {
         Publication::describe(),
         Segment::describe(),
         ClockHeader::describe(),
-        CheckpointHeader::describe(),
+        Checkpoints::describe(),
         RowHeader::describe(),
         LaunchDescriptor::describe(),
+        Overtaken::describe(),
         LaunchState::describe(),
         ThreadState::describe(),
         HistoryEntry::describe(),
@@ -29,7 +30,6 @@ pub fn structures() -> Vec<Structure> {
         MbarrierTable::describe(),
         Mbarrier::describe(),
         Constants::describe(),
-        Bank::describe(),
         CounterLine::describe(),
         Offsets::describe(),
         GlobalState::describe(),
@@ -37,7 +37,7 @@ pub fn structures() -> Vec<Structure> {
 }
 
 /// The tables of constants, each with what it is about.
-fn constants() -> [(&'static str, &'static [Constant]); 9] {
+fn constants() -> [(&'static str, &'static [Constant]); 8] {
     [
         ("Fields of a word of a cell.", record::bits::CONSTANTS),
         ("Scopes in a record.", record::scope::CONSTANTS),
@@ -46,7 +46,6 @@ fn constants() -> [(&'static str, &'static [Constant]); 9] {
             reservoir::hash::CONSTANTS,
         ),
         ("Clock entries and clocks.", super::entry::CONSTANTS),
-        ("Fields of a publication.", super::publication::CONSTANTS),
         ("Flags of a launch.", super::launch_flags::CONSTANTS),
         ("Flags of a resident CTA.", super::thread_flags::CONSTANTS),
         ("Numbers in a race entry.", super::race_codes::CONSTANTS),

@@ -12,6 +12,8 @@ pub mod launch_flags {
         pub const SHARED_BANK: u32 = 4;
         /// Part of a graph.
         pub const GRAPH: u32 = 8;
+        /// Of the rows carried over: the frontier's.
+        pub const FRONTIER_CARRIED: u32 = 1 << 31;
     }
 }
 
@@ -24,19 +26,14 @@ structure! {
         pub own_row: u64,
         /// The frontier's row over all ids: what earlier launches of the stream acquired.
         pub foreign_row: u64,
-        /// The frontier's rows of other banks: an address for every block of
-        /// `GSAN_STATE_BLOCK` thread ids, each of a row whose entries start at the block.
-        pub row_table: u64,
+        /// The frontier's rows of other banks: a table of addresses by bank, counted over all devices.
+        pub named_rows: u64,
         /// The completion row of the own bank.
         pub own_done: u64,
         /// The completion row over all ids.
         pub foreign_done: u64,
-        /// The own-bank row to use after `griddepcontrol.wait`: the predecessor's completion.
-        pub waited_own: u64,
-        /// The foreign row to use after `griddepcontrol.wait`.
-        pub waited_foreign: u64,
-        /// The descriptor of the launch before, if this one or that one is dependent.
-        pub previous: u64,
+        /// [`Overtaken`]: the launches that this one may overtake.
+        pub overtaken: u64,
         /// The [`LaunchState`], in device memory.
         pub state: u64,
         /// The slot masks of the bank, one u32 per SM.
@@ -49,20 +46,38 @@ structure! {
         pub flags: u32,
         /// The kernel's number in the table of names.
         pub kernel: u32,
+        /// The own bank, counted over all devices.
+        pub bank: u32,
         /// The first thread id of the own bank.
-        pub bank_first: u16,
-        /// The number of the own bank.
-        pub bank: u16,
-        /// How many slots the bank has: slots per SM times SMs.
-        pub slots: u32,
-        /// How many slots an SM has.
-        pub slots_per_sm: u32,
+        pub bank_first: u32,
+        /// How many launches may be overtaken, at most 16.
+        pub overtaken_count: u32,
+        /// Which of them `griddepcontrol.wait` waits for, plus 1; 0: none.
+        pub waits_for: u32,
         /// The restart generation it was launched in.
         pub generation: u32,
         /// The stream, as numbered by the host.
         pub stream: u32,
+        /// The grid, in CTAs.
+        pub grid: [u32; 3],
         /// 0.
         pub reserved: [u32; 3],
+    }
+}
+
+structure! {
+    /// A launch of the same stream that a dependent launch may overtake.
+    pub struct Overtaken = "gsan_overtaken", size 32, align 32 {
+        /// Its completion row of the own bank.
+        pub own_row: u64,
+        /// Its completion row over all ids.
+        pub foreign_row: u64,
+        /// Its [`LaunchState`].
+        pub state: u64,
+        /// How many CTAs its grid has.
+        pub ctas: u32,
+        /// 0.
+        pub reserved: u32,
     }
 }
 
@@ -73,25 +88,23 @@ structure! {
         pub started: u32,
         /// CTAs that exited. When it reaches the number of CTAs the completion rows are final.
         pub exited: u32,
-        /// 1 once a CTA has taken on to carry the frontier's rows over to the completion.
+        /// Which rows were carried over to the completion: a bit for each launch overtaken, and
+        /// `GSAN_LAUNCH_FRONTIER_CARRIED`.
         pub carried: u32,
-        /// 1 once a CTA has waited for the predecessor and carries the waited rows over.
-        pub waited: u32,
-        /// The snapshot of the launch's frontier: its index plus 2 when it is made, 1 while the
-        /// first publisher makes it, 0 before.
-        pub frontier_snapshot: u64,
         /// The launch whose descriptor is copied below: its number plus 1, written last.
         pub copied: u32,
+        /// The snapshot of the starting frontier, once the first publisher has made it.
+        pub frontier: u64,
         /// CTAs that ran unchecked because no slot was free.
         pub unchecked: u32,
         /// 0.
-        pub reserved: [u64; 12],
+        pub reserved: [u32; 25],
         /// A copy of the descriptor.
         pub descriptor: LaunchDescriptor,
     }
 }
 
-/// Flags of a resident CTA, and special values of its fields.
+/// Flags of a resident CTA.
 pub mod thread_flags {
     constants! { "GSAN_THREAD_":
         /// It found no slot and runs unchecked.
@@ -100,77 +113,83 @@ pub mod thread_flags {
         pub const EVERYTHING: u32 = 2;
         /// It waited for the predecessor of its launch.
         pub const WAITED: u32 = 4;
-        /// It made an access since its last publication that is no part of it.
-        pub const DIRTY: u32 = 8;
-        /// It is at the last epoch: its accesses count as ordered.
-        pub const WORN: u32 = 16;
-        /// How many starts the history keeps of each thread id.
-        pub const HISTORY: u32 = 64;
+        /// Its clock changed since its last snapshot.
+        pub const CHANGED: u32 = 8;
+        /// It saw more sync words than are kept.
+        pub const OVERFLOWED: u32 = 16;
+        /// How many sync words are kept.
+        pub const ACQUIRED: u32 = 4;
     }
 }
 
 structure! {
     /// A resident CTA. In its shared memory, or in the state region by SM in kernels that need all
-    /// shared memory for themselves.
-    pub struct ThreadState = "gsan_thread_state", size 128, align 128 {
-        /// The frontier's row of the own bank, or the waited one.
+    /// shared memory for themselves. The first line is what accesses and releases look at.
+    pub struct ThreadState = "gsan_thread_state", size 256, align 128 {
+        /// The frontier's row of the own bank.
         pub own_row: u64,
-        /// The private clock, an address; 0: it knows no more than the frontier.
-        pub private_clock: u64,
-        /// The frontier's foreign row, or the waited one; 0: nothing is in it.
+        /// The frontier's foreign row; 0: nothing is in it.
         pub foreign_row: u64,
         /// The frontier's rows of other banks; 0: there are none.
-        pub row_table: u64,
+        pub named_rows: u64,
+        /// The private clock; 0: it knows no more than the frontier.
+        pub private_clock: u64,
+        /// The epochs of the checkpoint that is part of its clock; 0: none is.
+        pub checkpoint: u64,
         /// `E`: the epoch of its accesses.
         pub epoch: u32,
         /// `S`: the epoch at which it started.
         pub start: u32,
-        /// Its thread id.
-        pub thread: u16,
+        /// Its thread id plus 1; 0: it has no slot.
+        pub id: u32,
+        /// Its bank, counted over all devices.
+        pub bank: u32,
         /// The first thread id of its bank.
-        pub bank_first: u16,
-        /// How many slots its bank has.
+        pub bank_first: u32,
+        /// How many slots a bank has.
         pub slots: u32,
         /// `GSAN_THREAD_*`.
         pub flags: u32,
-        /// Taken, once per warp, to merge into, make or switch a clock.
+        /// Which launches overtaken it knows to be complete, a bit each.
+        pub taken: u32,
+        /// The newest epoch at which an access was made or the clock changed.
+        pub touched: u32,
+        /// Taken, once per warp, to merge into, make, switch or publish a clock.
         pub lock: u32,
-        /// How often the private clock has changed.
-        pub clock_changes: u32,
-        /// The value of `clock_changes` in the last snapshot.
-        pub snapshot_changes: u32,
-        /// Its last publication: the token plus 1.
-        pub last_token: u64,
-        /// Its last snapshot: the index plus 1.
-        pub last_snapshot: u64,
-        /// The launch descriptor.
+        /// Its newest snapshot: the low bits of the index; 0: none.
+        pub snapshot: u32,
+        /// Accesses checked; added to the device's count at exit.
+        pub accesses: u32,
+        /// Its newest publication: `1 << 61 | epoch << 37 | token`; 0: none.
+        pub published: u64,
+        /// The snapshot of its frontier.
+        pub frontier: u64,
+        /// The launch descriptor, or the copy of it.
         pub descriptor: u64,
         /// The [`LaunchState`].
         pub state: u64,
-        /// The number of the launch.
-        pub launch: u32,
-        /// The position of the CTA in the grid.
-        pub cta: u32,
-        /// Accesses checked; added to the device's count at exit.
-        pub accesses: u32,
         /// Warps that are inside an exit call.
         pub exiting: u32,
+        /// How many of `acquired` were ever written.
+        pub acquired_count: u32,
+        /// What the newest release fence published: a sync record; 0: nothing.
+        pub fence: u64,
+        /// The sync words it acquired last, so as not to merge them again.
+        pub acquired: [u64; 4],
+        /// Its position in the grid, 21 bits for each dimension, x lowest.
+        pub coordinates: u64,
         /// 0.
-        pub reserved: [u64; 2],
+        pub reserved: [u64; 10],
     }
 }
 
 structure! {
-    /// One start of a CTA. Each thread id has a ring of `GSAN_THREAD_HISTORY` of them, which its owner
-    /// alone writes: an access at epoch `e` was made by the CTA with the newest start not after `e`.
+    /// One start of a CTA. Each thread id has a ring of them, which the holder of the slot alone writes: an
+    /// access at epoch `e` was made by the CTA with the newest start not after `e`.
     pub struct HistoryEntry = "gsan_history_entry", size 16, align 16 {
-        /// The epoch at which it started; 0: none.
-        pub epoch: u32,
-        /// The number of its launch.
-        pub launch: u32,
-        /// Its position in the grid.
-        pub cta: u32,
-        /// How many CTAs started on this thread id before.
-        pub index: u32,
+        /// `start << 40 | launch << 8 | 1`; 0: none, or it is being written.
+        pub start: u64,
+        /// The position in the grid, as in [`ThreadState`].
+        pub coordinates: u64,
     }
 }

@@ -24,18 +24,15 @@ mod launch;
 mod race;
 mod state;
 
-pub use clock::{
-    CheckpointHeader, ClockHeader, Publication, PublicationFields, RowHeader, Segment, Stamp,
-    entry, publication,
-};
+pub use clock::{Checkpoints, ClockHeader, Publication, RowHeader, Segment, entry};
 pub use describe::{CType, Constant, Field, Structure};
 pub use launch::{
-    HistoryEntry, LaunchDescriptor, LaunchState, ThreadState, launch_flags, thread_flags,
+    HistoryEntry, LaunchDescriptor, LaunchState, Overtaken, ThreadState, launch_flags, thread_flags,
 };
 pub use race::{
     AtomicEvent, ClusterScratch, KernelName, Mbarrier, MbarrierTable, RaceEntry, RaceRing,
     RaceSide, Site, race_codes,
 };
 pub use state::{
-    Bank, Constants, CounterLine, GlobalState, Offsets, STATE_STRIDE, Shape, ShapeError, limits,
+    Constants, CounterLine, GlobalState, Offsets, STATE_STRIDE, Shape, ShapeError, limits,
 };
