@@ -314,3 +314,21 @@ fn colours_follow_the_option_then_no_color_then_the_terminal() {
         .with("NO_COLOR", "1");
     assert!(!colored(both, &[]));
 }
+
+#[test]
+fn converting_a_report_keeps_all_that_it_holds() {
+    let mut value: serde_json::Value = serde_json::from_str(&report("one")).unwrap();
+    let race = value["races"][0].clone();
+    let races = (0..150).map(|line| {
+        let mut race = race.clone();
+        race["later"]["place"]["line"] = line.into();
+        race
+    });
+    value["races"] = races.collect();
+    let gsan = Gsan::new().file("many.json", &value.to_string());
+    let run = gsan
+        .run(&["report", "many.json", "--format", "json"])
+        .succeeds();
+    let converted: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!(converted, value);
+}

@@ -327,6 +327,23 @@ pub struct Fault {
     pub replay: Option<Replay>,
 }
 
+impl Fault {
+    /// A fault that was seen once, of which nothing else is known yet.
+    pub fn new(kind: FaultKind, message: impl Into<String>) -> Fault {
+        Fault {
+            kind,
+            message: message.into(),
+            who: None,
+            place: None,
+            range: None,
+            waiting: Vec::new(),
+            notes: Vec::new(),
+            times: 1,
+            replay: None,
+        }
+    }
+}
+
 /// Threads that wait at the same place for the same thing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -198,15 +198,9 @@ fn what_a_suppression_hides_is_counted_and_over_no_limit() {
 fn a_fault_is_one_by_its_kind_line_and_kernel() {
     let names = names();
     let fault = |kind, line| Fault {
-        kind,
-        message: "4-byte write".to_owned(),
         who: Some(names.who(Who::Thread(Thread::new(LaunchId(0), 0, 0)))),
         place: names.place(SiteId(line)).cloned(),
-        range: None,
-        waiting: Vec::new(),
-        notes: Vec::new(),
-        times: 1,
-        replay: None,
+        ..Fault::new(kind, "4-byte write")
     };
     let mut builder = Builder::new(100, &[rule(Some("trap"), None, None)]);
     assert_eq!(builder.fault(fault(FaultKind::OutOfBounds, 1)), Added::New);

@@ -361,18 +361,13 @@ fn colours_change_nothing_else() {
 
 fn fault(kind: FaultKind, message: &str) -> Fault {
     Fault {
-        kind,
-        message: message.to_owned(),
         who: Some(thread([3, 7, 0], [5, 0, 0])),
         place: place(16),
-        range: None,
-        waiting: Vec::new(),
-        notes: Vec::new(),
-        times: 1,
         replay: Some(Replay {
             seed: 3,
             command: "gsan check splitk.ptx --seed 3".to_owned(),
         }),
+        ..Fault::new(kind, message)
     }
 }
 
