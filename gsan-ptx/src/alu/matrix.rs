@@ -169,7 +169,13 @@ impl Mma {
             for (register, (&c, d)) in c.take(c_registers).zip(result).enumerate() {
                 let dot = |row: usize, column: usize, c: f64| {
                     let (a, b) = (&a[row % 16][..depth], &b[column % 8][..depth]);
-                    a.iter().zip(b).fold(c, |sum, (&a, &b)| a.mul_add(b, sum))
+                    let terms = a.iter().zip(b);
+                    if self.accumulator == Accumulator::F64 {
+                        terms.fold(c, |sum, (&a, &b)| a.mul_add(b, sum))
+                    } else {
+                        // Products of narrow factors are exact.
+                        terms.fold(c, |sum, (&a, &b)| sum + a * b)
+                    }
                 };
                 let (row, column) = (group + 8 * (register / 2), place * 2 + register % 2);
                 *d = match self.accumulator {

@@ -22,7 +22,7 @@ pub(super) struct Target {
     address: u64,
 }
 
-impl<D: Detector> Runner<'_, '_, D> {
+impl<D: Detector> Runner<'_, '_, '_, D> {
     fn address(&self, address: Address) -> u64 {
         self.value(address.base).wrapping_add(address.offset as u64)
     }
@@ -102,13 +102,26 @@ impl<D: Detector> Runner<'_, '_, D> {
         order: Order,
         scope: Scope,
     ) -> Result<(), Stop> {
-        let Some(space) = self.detector_space(target) else {
-            return Ok(());
-        };
-        self.env.detector.on(&Event::Access(Access {
+        if let Some(event) = self.event(target, bytes, action, order, scope) {
+            self.env.detector.on(&event)?;
+        }
+        Ok(())
+    }
+
+    /// The event of an access, unless only this thread can reach the memory.
+    #[inline]
+    fn event(
+        &self,
+        target: Target,
+        bytes: u32,
+        action: Action,
+        order: Order,
+        scope: Scope,
+    ) -> Option<Event> {
+        Some(Event::Access(Access {
             thread: self.thread.id,
             range: Range {
-                space,
+                space: self.detector_space(target)?,
                 address: target.address,
                 bytes,
             },
@@ -116,8 +129,7 @@ impl<D: Detector> Runner<'_, '_, D> {
             order,
             scope,
             site: site(self.thread.pc),
-        }))?;
-        Ok(())
+        }))
     }
 
     /// Reads bytes that exist.
@@ -267,17 +279,19 @@ impl<D: Detector> Runner<'_, '_, D> {
                 address: first.address + (index * size) as u64,
                 ..first
             };
-            let value = self.wide_value(operands);
-            self.tell(
-                target,
-                size as u32,
-                Action::Write,
-                access.order,
-                access.scope,
-            )?;
+            let value = self.wide_value(operands).to_le_bytes();
             let mut old = [0; 16];
             self.old(target, &mut old[..size]);
-            self.write(target, &value.to_le_bytes()[..size], &old[..size]);
+            let (order, scope) = (access.order, access.scope);
+            let event = self.event(target, size as u32, Action::Write, order, scope);
+            if let Some(event) = event {
+                if target.space == MemorySpace::Shared && old[..size] == value[..size] {
+                    self.env.detector.on_same_value(&event)?;
+                } else {
+                    self.env.detector.on(&event)?;
+                }
+            }
+            self.write(target, &value[..size], &old[..size]);
         }
         Ok(())
     }

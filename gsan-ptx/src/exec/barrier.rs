@@ -17,6 +17,8 @@ pub(super) struct Barrier {
     threads: Option<u32>,
     /// Threads that arrived, by their position in the CTA.
     arrived: Vec<u32>,
+    /// What they count for, see [`arrive`].
+    counted: u32,
     /// Those of them that wait.
     waiting: Vec<u32>,
     /// Predicates of `.red`, and how many of them are true.
@@ -36,23 +38,10 @@ impl Barrier {
     }
 
     fn is_complete(&self, cta: &CtaState<'_>) -> bool {
-        let Some(needed) = self.threads else {
-            return self.arrived() >= cta.alive;
-        };
-        // Whole warps are counted with all their lanes, existing or not.
-        let mut arrivals = vec![0; cta.warps.len()];
-        for &index in &self.arrived {
-            arrivals[index as usize / 32] += 1;
+        match self.threads {
+            Some(needed) => self.counted >= needed,
+            None => self.arrived() >= cta.alive,
         }
-        let counted =
-            arrivals
-                .iter()
-                .zip(&cta.warps)
-                .map(|(&arrivals, warp)| match warp.live.count_ones() {
-                    0 => arrivals,
-                    live => arrivals / live * 32 + arrivals % live,
-                });
-        counted.sum::<u32>() >= needed
     }
 }
 
@@ -76,7 +65,7 @@ impl ClusterBarrier {
 
 /// A thread does `barrier.cluster.arrive`, `.wait`, or both.
 pub(super) fn cluster<D: Detector>(
-    env: &mut Env<'_, D>,
+    env: &mut Env<'_, '_, D>,
     cta: &mut CtaState<'_>,
     index: u32,
     woken: &mut Vec<u32>,
@@ -126,7 +115,7 @@ fn cluster_meeting(info: &CtaInfo<'_>) -> Meeting {
 
 /// Ends the running phase of the cluster's barrier if all have arrived.
 fn complete_cluster<D: Detector>(
-    env: &mut Env<'_, D>,
+    env: &mut Env<'_, '_, D>,
     cta: &mut CtaState<'_>,
     woken: &mut Vec<u32>,
 ) -> Result<(), Stop> {
@@ -152,11 +141,13 @@ fn complete_cluster<D: Detector>(
 }
 
 /// A thread that is at a barrier operation arrives. Threads that can go on are added to `woken`,
-/// itself included.
+/// itself included. It counts for `weight` threads: an aligned operation counts for the 32 of a
+/// whole warp, existing or not, when its last lane arrives.
 pub(super) fn arrive<D: Detector>(
-    env: &mut Env<'_, D>,
+    env: &mut Env<'_, '_, D>,
     cta: &mut CtaState<'_>,
     index: u32,
+    weight: u32,
     woken: &mut Vec<u32>,
 ) -> Result<(), Stop> {
     let thread = &cta.threads[index as usize];
@@ -187,6 +178,7 @@ pub(super) fn arrive<D: Detector>(
     let barrier = &mut cta.barriers[id as usize];
     barrier.threads = threads.map(|threads| threads as u32);
     barrier.arrived.push(index);
+    barrier.counted += weight;
     barrier.votes += u32::from(vote.is_some());
     barrier.ayes += u32::from(vote == Some(true));
     if kind == BarrierKind::Arrive {
@@ -212,9 +204,6 @@ fn check_count(cta: &CtaState<'_>, id: u32, threads: Option<u64>) -> Result<(), 
     let why = match threads {
         Some(0) => "it must be positive",
         Some(threads) if threads % 32 != 0 => "it must be a multiple of 32",
-        Some(threads) if threads > u64::from(cta.info.launch.threads().next_multiple_of(32)) => {
-            "the CTA has fewer"
-        }
         _ => {
             let barrier = &cta.barriers[id as usize];
             if barrier.arrived.is_empty() || barrier.threads.map(u64::from) == threads {
@@ -232,7 +221,7 @@ fn check_count(cta: &CtaState<'_>, id: u32, threads: Option<u64>) -> Result<(), 
 
 /// Ends the running phase of a barrier if all have arrived.
 fn complete<D: Detector>(
-    env: &mut Env<'_, D>,
+    env: &mut Env<'_, '_, D>,
     cta: &mut CtaState<'_>,
     id: u32,
     woken: &mut Vec<u32>,
@@ -259,7 +248,7 @@ fn complete<D: Detector>(
 }
 
 /// Writes the result of `.red` and goes on to the next instruction.
-fn finish<D>(env: &Env<'_, D>, thread: &mut ThreadState, votes: u32, ayes: u32) {
+fn finish<D>(env: &Env<'_, '_, D>, thread: &mut ThreadState, votes: u32, ayes: u32) {
     if let Op::Barrier {
         kind: BarrierKind::Reduce { op, dst, .. },
         ..
@@ -277,7 +266,7 @@ fn finish<D>(env: &Env<'_, D>, thread: &mut ThreadState, votes: u32, ayes: u32) 
 
 /// A thread exited: barriers may no longer wait for it.
 pub(super) fn exited<D: Detector>(
-    env: &mut Env<'_, D>,
+    env: &mut Env<'_, '_, D>,
     cta: &mut CtaState<'_>,
     woken: &mut Vec<u32>,
 ) -> Result<(), Stop> {

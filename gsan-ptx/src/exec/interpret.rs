@@ -9,6 +9,7 @@ use crate::exec::memory::{Memory, from_generic, function_address, to_generic};
 use crate::exec::printf;
 use crate::exec::shared::Shared;
 use crate::exec::thread::{Frame, Round, ThreadState};
+use crate::exec::watch::Watch;
 use crate::program::Program;
 use crate::program::ir::{
     Builtin, Call, Callee, MemorySpace, Op, PredicateOperand, Storage, Transfer,
@@ -18,11 +19,11 @@ use gsan_core::event::{Detector, Event, EventError};
 use gsan_core::ids::Cta;
 
 /// What all threads share.
-pub(super) struct Env<'a, D> {
+pub(super) struct Env<'a, 'd, D> {
     pub(super) program: &'a Program,
     pub(super) limits: Limits,
     pub(super) memory: Memory<'a>,
-    pub(super) detector: D,
+    pub(super) detector: Watch<'d, D>,
     /// Instructions executed by all threads.
     pub(super) instructions: u64,
     /// Counts changes of global and shared memory.
@@ -178,7 +179,7 @@ fn clock(special: Special, now: u64) -> Option<u64> {
 /// operation, that one is done first, except those that need more than the thread itself: these
 /// are left to the caller, the thread still at them.
 pub(super) fn turn<'a, D: Detector>(
-    env: &mut Env<'a, D>,
+    env: &mut Env<'a, '_, D>,
     cta: &mut CtaState<'a>,
     index: u32,
 ) -> Result<Step, Stop> {
@@ -192,21 +193,21 @@ pub(super) fn turn<'a, D: Detector>(
 }
 
 /// A thread and all that its operations reach.
-pub(super) struct Runner<'r, 'a, D> {
-    pub(super) env: &'r mut Env<'a, D>,
+pub(super) struct Runner<'r, 'a, 'd, D> {
+    pub(super) env: &'r mut Env<'a, 'd, D>,
     pub(super) info: &'r CtaInfo<'a>,
     pub(super) shared: &'r mut Shared,
     pub(super) thread: &'r mut ThreadState,
     executed: u64,
 }
 
-impl<'r, 'a, D: Detector> Runner<'r, 'a, D> {
+impl<'r, 'a, 'd, D: Detector> Runner<'r, 'a, 'd, D> {
     /// For an operation of a thread of a CTA; `None` if there is no such thread.
     pub(super) fn of(
-        env: &'r mut Env<'a, D>,
+        env: &'r mut Env<'a, 'd, D>,
         cta: &'r mut CtaState<'a>,
         index: u32,
-    ) -> Option<Runner<'r, 'a, D>> {
+    ) -> Option<Runner<'r, 'a, 'd, D>> {
         Some(Runner {
             env,
             info: &cta.info,

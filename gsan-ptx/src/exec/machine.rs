@@ -9,15 +9,16 @@ use crate::exec::memory::Memory;
 use crate::exec::schedule::{Handle, Schedule, Scheduler, TurnEnd};
 use crate::exec::thread::{Status, site};
 use crate::exec::warp::{self, Blame};
+use crate::exec::watch::Watch;
 use crate::exec::{Outcome, Setup};
 use gsan_core::event::{self, Detector, Event, HostEvent};
 use gsan_core::ids::{Cta, CtaIndex, LaunchId, StreamId};
 use std::collections::HashMap;
 
 /// A run of a setup under one schedule.
-pub(super) struct Machine<'a, D> {
-    setup: &'a Setup<'a>,
-    env: Env<'a, D>,
+pub(super) struct Machine<'a, 'd, D> {
+    setup: Setup<'a>,
+    env: Env<'a, 'd, D>,
     scheduler: Scheduler,
     /// Resident CTAs; a number is used again after its CTA exited.
     ctas: Vec<Option<Box<CtaState<'a>>>>,
@@ -52,8 +53,8 @@ struct LaunchState {
     done: bool,
 }
 
-impl<'a, D: Detector> Machine<'a, D> {
-    pub(super) fn new(setup: &'a Setup<'a>, schedule: Schedule, detector: D) -> Self {
+impl<'a, 'd, D: Detector> Machine<'a, 'd, D> {
+    pub(super) fn new(setup: Setup<'a>, schedule: Schedule, detector: &'d mut D) -> Self {
         let devices = setup.launches.iter().map(|launch| launch.device).collect();
         Machine {
             setup,
@@ -61,7 +62,7 @@ impl<'a, D: Detector> Machine<'a, D> {
                 program: setup.program,
                 limits: setup.limits,
                 memory: Memory::new(setup.image, setup.program, &devices),
-                detector,
+                detector: Watch::new(detector),
                 instructions: 0,
                 generation: 1,
                 printed: String::new(),
@@ -86,8 +87,11 @@ impl<'a, D: Detector> Machine<'a, D> {
             .go()
             .err()
             .or_else(|| self.env.uninitialised.take().map(Finding::Fault));
+        let (accesses, races) = self.env.detector.finish();
         Outcome {
             finding,
+            races,
+            accesses,
             instructions: self.env.instructions,
             memory: self.env.memory,
             printed: self.env.printed,

@@ -33,7 +33,7 @@ fn elements(lane: usize, transposed: bool) -> [(usize, usize); 2] {
 
 /// `ldmatrix`
 pub(super) fn load<'a, D: Detector>(
-    env: &mut Env<'a, D>,
+    env: &mut Env<'a, '_, D>,
     cta: &mut CtaState<'a>,
     warp: u32,
     shape: LoadMatrix,
@@ -66,7 +66,7 @@ pub(super) fn load<'a, D: Detector>(
 
 /// `stmatrix`
 pub(super) fn store<'a, D: Detector>(
-    env: &mut Env<'a, D>,
+    env: &mut Env<'a, '_, D>,
     cta: &mut CtaState<'a>,
     warp: u32,
     shape: LoadMatrix,

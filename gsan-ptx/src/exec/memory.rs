@@ -103,6 +103,11 @@ impl Image {
         Ok(start)
     }
 
+    /// Reads initial contents; bytes outside buffers are 0 unless they were written.
+    pub fn read(&self, address: u64, into: &mut [u8]) {
+        self.pages.read_over(&Pages::default(), address, into);
+    }
+
     /// Writes initial contents. Bytes outside buffers can never be read by a kernel.
     pub fn write(&mut self, address: u64, bytes: &[u8]) {
         self.pages.write(address, bytes);

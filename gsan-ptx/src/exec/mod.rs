@@ -26,11 +26,11 @@ pub mod schedule;
 mod shared;
 mod thread;
 mod warp;
+mod watch;
 
 use crate::program::Program;
 use fault::Finding;
-use gsan_core::event::{Detector, Event, EventError};
-use gsan_core::loss::Losses;
+use gsan_core::event::Detector;
 use gsan_core::race::Race;
 use launch::{Launch, LaunchError};
 use machine::Machine;
@@ -38,7 +38,7 @@ use memory::{Image, Memory};
 use schedule::Schedule;
 
 /// What does not change from schedule to schedule.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Setup<'a> {
     program: &'a Program,
     image: &'a Image,
@@ -76,30 +76,18 @@ impl Default for Limits {
 pub struct Outcome<'a> {
     /// Why it ended early; `None` when every launch ran to its end.
     pub finding: Option<Finding>,
+    /// The races that the detector found, each kind of pair of sites and launches once, in the
+    /// order in which they were found, and how often each came. Threads of a CTA that store the
+    /// same value to the same shared bytes with the same instruction are not among them.
+    pub races: Vec<(Race, u64)>,
+    /// Accesses that the detector was told of.
+    pub accesses: u64,
     /// Instructions of all threads together.
     pub instructions: u64,
     /// Global memory at the end.
     pub memory: Memory<'a>,
     /// What the kernels printed.
     pub printed: String,
-}
-
-/// A detector that stays its owner's.
-struct Lent<'d, D>(&'d mut D);
-
-impl<D: Detector> Detector for Lent<'_, D> {
-    #[inline]
-    fn on(&mut self, event: &Event) -> Result<(), EventError> {
-        self.0.on(event)
-    }
-
-    fn take_races(&mut self) -> Vec<Race> {
-        self.0.take_races()
-    }
-
-    fn losses(&self) -> Losses {
-        self.0.losses()
-    }
 }
 
 impl<'a> Setup<'a> {
@@ -124,9 +112,10 @@ impl<'a> Setup<'a> {
         })
     }
 
-    /// Runs the launches under one schedule, telling the detector.
-    pub fn run<D: Detector>(&'a self, schedule: Schedule, detector: &mut D) -> Outcome<'a> {
-        Machine::new(self, schedule, Lent(detector)).run()
+    /// Runs the launches under one schedule, telling the detector. Races the detector finds are
+    /// in the outcome; it must be new, or what it saw before counts too.
+    pub fn run<D: Detector>(&self, schedule: Schedule, detector: &mut D) -> Outcome<'a> {
+        Machine::new(*self, schedule, detector).run()
     }
 }
 

@@ -9,8 +9,9 @@ use crate::exec::schedule::Strategy;
 use crate::program::ir::*;
 use crate::program::operand::{Axis, Operand, Reg, Special, SymbolSpace};
 use crate::program::symbols::{Function, FunctionId, Param, Place};
-use gsan_core::event::{Action, FenceKind, Meeting};
+use gsan_core::event::{Action, Event, EventError, FenceKind, Meeting};
 use gsan_core::ids::{DeviceRank, StreamId};
+use gsan_core::loss::Losses;
 use gsan_core::scope::{Order, Scope};
 
 const U32: Int = Int {
@@ -794,4 +795,194 @@ fn events_name_fences_and_copies() {
         })
         .collect();
     assert_eq!(copies, ["issue 0 1 1", "issue 1 0 1", "wait 0", "wait 1"]);
+}
+
+/// `barrier` number `id` for `threads` threads.
+fn counted(asm: &mut Asm, kind: BarrierKind, id: u64, threads: u64) -> Op {
+    let (id, threads) = (asm.program.constant(id), asm.program.constant(threads));
+    Op::Barrier {
+        kind,
+        id,
+        threads: Some(threads),
+        aligned: true,
+    }
+}
+
+#[test]
+fn an_arrival_counts_for_its_whole_warp_even_after_lanes_exited() {
+    // Warp 0 arrives for 64 and its lanes exit one by one; warp 1 comes later.
+    let mut asm = Asm::new();
+    own_word(&mut asm);
+    asm.set_if(7, Comparison::Ge, r(1), 32);
+    let branch = asm.guarded(7, false, Op::Branch { target: 0 });
+    let one = asm.program.constant(1);
+    asm.store(one, r(2), 0, access(MemorySpace::Global, 4));
+    let arrive = counted(&mut asm, BarrierKind::Arrive, 1, 64);
+    asm.op(arrive);
+    asm.op(Op::Exit);
+    let second = asm.here();
+    asm.program.code[branch as usize].op = Op::Branch { target: second };
+    let sync = counted(&mut asm, BarrierKind::Sync, 1, 64);
+    asm.op(sync);
+    asm.load(8, r(0), 0, access(MemorySpace::Global, 4));
+    asm.store(r(8), r(2), 0, access(MemorySpace::Global, 4));
+    let program = asm.finish(0);
+    for schedule in schedules() {
+        let ran = run(&program, 1, 64, 64, schedule);
+        assert_eq!(ran.finding, None, "{schedule:?}");
+        assert_eq!(ran.words, [1; 64]);
+    }
+}
+
+#[test]
+fn a_barrier_for_more_threads_than_there_are_is_a_deadlock() {
+    let mut asm = Asm::new();
+    let sync = counted(&mut asm, BarrierKind::Sync, 1, 96);
+    asm.op(sync);
+    let ran = run(&asm.finish(0), 1, 64, 1, ROUND_ROBIN);
+    let Some(Finding::Deadlock(waiting)) = ran.finding else {
+        panic!("{:?}", ran.finding);
+    };
+    assert_eq!(
+        waiting[0].wait,
+        Wait::Barrier {
+            id: 1,
+            arrived: 64,
+            needed: 96
+        }
+    );
+}
+
+#[test]
+fn barrier_counts_that_cannot_be_are_faults() {
+    for (id, threads) in [(1, 0), (1, 33)] {
+        let mut asm = Asm::new();
+        let sync = counted(&mut asm, BarrierKind::Sync, id, threads);
+        asm.op(sync);
+        assert!(matches!(
+            first_fault(asm, 1),
+            FaultKind::BarrierThreads { .. }
+        ));
+    }
+    let mut asm = Asm::new();
+    let sync = counted(&mut asm, BarrierKind::Sync, 16, 32);
+    asm.op(sync);
+    assert_eq!(first_fault(asm, 1), FaultKind::BadBarrier(16));
+}
+
+/// One collective operation of a whole warp; thread `i` contributes what `source` leaves in
+/// register 5, and stores register 6.
+fn collective(kind: Collective, source: impl Fn(&mut Asm) -> Vec<Operand>) -> Vec<u32> {
+    let mut asm = Asm::new();
+    own_word(&mut asm);
+    let sources = source(&mut asm);
+    let sources = asm.program.list(&sources);
+    let dst = asm.program.registers(&[Reg(6), Reg(7)]);
+    asm.op(Op::Collective { kind, dst, sources });
+    asm.store(r(6), r(2), 0, access(MemorySpace::Global, 4));
+    let program = asm.finish(0);
+    let expected = run(&program, 1, 32, 32, ROUND_ROBIN).words;
+    for schedule in schedules() {
+        let ran = run(&program, 1, 32, 32, schedule);
+        assert_eq!(ran.finding, None);
+        assert_eq!(ran.words, expected);
+    }
+    expected
+}
+
+#[test]
+fn shuffles_of_all_modes() {
+    let shuffle = |mode, lane, clamp| {
+        collective(Collective::Shuffle(mode), |asm| {
+            let constants = [lane, clamp, 0xffff_ffff].map(|c| asm.program.constant(c));
+            [vec![r(1)], constants.to_vec()].concat()
+        })
+    };
+    let each = |f: &dyn Fn(u32) -> u32| (0..32).map(f).collect::<Vec<u32>>();
+    assert_eq!(
+        shuffle(Shuffle::Up, 1, 0),
+        each(&|i| if i == 0 { 0 } else { i - 1 })
+    );
+    assert_eq!(
+        shuffle(Shuffle::Down, 4, 31),
+        each(&|i| if i + 4 < 32 { i + 4 } else { i })
+    );
+    assert_eq!(shuffle(Shuffle::Butterfly, 16, 31), each(&|i| i ^ 16));
+    assert_eq!(shuffle(Shuffle::Index, 5, 31), each(&|_| 5));
+    // Segments of 8 lanes: the segment mask is 0x18.
+    assert_eq!(shuffle(Shuffle::Index, 3, 0x181f), each(&|i| i / 8 * 8 + 3));
+    assert_eq!(
+        shuffle(Shuffle::Up, 2, 0x1800),
+        each(&|i| if i % 8 < 2 { i } else { i - 2 })
+    );
+}
+
+#[test]
+fn votes_matches_and_reductions() {
+    let odd = |asm: &mut Asm| {
+        let one = asm.program.constant(1);
+        asm.int(IntBinary::And, U32, 5, r(1), one);
+        vec![r(5), asm.program.constant(0xffff_ffff)]
+    };
+    let vote = |vote, negated| collective(Collective::Vote { vote, negated }, odd)[0];
+    assert_eq!(vote(Vote::Ballot, false), 0xaaaa_aaaa);
+    assert_eq!(vote(Vote::Ballot, true), 0x5555_5555);
+    assert_eq!(vote(Vote::Any, false), 1);
+    assert_eq!(vote(Vote::All, false), 0);
+    assert_eq!(vote(Vote::Uniform, false), 0);
+    let matching = |all| collective(Collective::Match { all, wide: false }, odd);
+    assert_eq!(matching(false)[..2], [0x5555_5555, 0xaaaa_aaaa]);
+    assert_eq!(matching(true)[0], 0);
+    let sum = collective(Collective::Redux(Rmw::Add), |asm| {
+        vec![r(1), asm.program.constant(0xffff_ffff)]
+    });
+    assert_eq!(sum, [496; 32]);
+    let leader = collective(Collective::Elect, |asm| {
+        vec![asm.program.constant(0xffff_ffff)]
+    });
+    assert_eq!(leader, [0; 32]);
+    assert_eq!(collective(Collective::ActiveMask, |_| Vec::new()).len(), 32);
+}
+
+#[test]
+fn a_lane_outside_the_mask_is_a_fault() {
+    let mut asm = Asm::new();
+    let mask = asm.program.constant(2);
+    let sources = asm.program.list(&[mask]);
+    let dst = asm.program.registers(&[]);
+    asm.op(Op::Collective {
+        kind: Collective::WarpBarrier,
+        dst,
+        sources,
+    });
+    assert_eq!(
+        first_fault(asm, 1),
+        FaultKind::NotAMember { lane: 0, mask: 2 }
+    );
+}
+
+#[test]
+fn lanes_meet_at_different_instructions_of_one_kind() {
+    // The halves of a warp execute two copies of the same shuffle.
+    let mut asm = Asm::new();
+    own_word(&mut asm);
+    let constants = [16, 31, 0xffff_ffff].map(|c| asm.program.constant(c));
+    let sources = asm.program.list(&[vec![r(1)], constants.to_vec()].concat());
+    let dst = asm.program.registers(&[Reg(6)]);
+    let kind = Collective::Shuffle(Shuffle::Butterfly);
+    asm.set_if(7, Comparison::Ge, r(1), 16);
+    let branch = asm.guarded(7, false, Op::Branch { target: 0 });
+    for _ in 0..2 {
+        let here = asm.here();
+        asm.op(Op::Collective { kind, dst, sources });
+        asm.store(r(6), r(2), 0, access(MemorySpace::Global, 4));
+        asm.op(Op::Exit);
+        asm.program.code[branch as usize].op = Op::Branch { target: here };
+    }
+    let program = asm.finish(0);
+    for schedule in schedules() {
+        let ran = run(&program, 1, 32, 32, schedule);
+        assert_eq!(ran.finding, None);
+        assert_eq!(ran.words, (0..32).map(|i| i ^ 16).collect::<Vec<u32>>());
+    }
 }

@@ -30,7 +30,7 @@ struct At {
     sources: Operands,
 }
 
-fn at<D>(env: &Env<'_, D>, cta: &CtaState<'_>, index: u32) -> Option<At> {
+fn at<D>(env: &Env<'_, '_, D>, cta: &CtaState<'_>, index: u32) -> Option<At> {
     let pc = cta.threads[index as usize].pc;
     match env.program.code.get(pc as usize)?.op {
         Op::Collective { kind, dst, sources } => Some(At { kind, dst, sources }),
@@ -40,7 +40,7 @@ fn at<D>(env: &Env<'_, D>, cta: &CtaState<'_>, index: u32) -> Option<At> {
 
 /// A thread came to a collective operation.
 pub(super) fn collective<'a, D: Detector>(
-    env: &mut Env<'a, D>,
+    env: &mut Env<'a, '_, D>,
     cta: &mut CtaState<'a>,
     index: u32,
     woken: &mut Vec<u32>,
@@ -74,7 +74,7 @@ pub(super) fn collective<'a, D: Detector>(
 
 /// A thread came to a barrier.
 pub(super) fn barrier<'a, D: Detector>(
-    env: &mut Env<'a, D>,
+    env: &mut Env<'a, '_, D>,
     cta: &mut CtaState<'a>,
     index: u32,
     woken: &mut Vec<u32>,
@@ -88,13 +88,13 @@ pub(super) fn barrier<'a, D: Detector>(
         Op::ClusterBarrier { .. } => {
             barrier::cluster(env, cta, index, woken).map_err(|stop| (index, stop))
         }
-        _ => barrier::arrive(env, cta, index, woken).map_err(|stop| (index, stop)),
+        _ => barrier::arrive(env, cta, index, 1, woken).map_err(|stop| (index, stop)),
     }
 }
 
 /// Lets lanes of a warp do what they are all there for.
 pub(super) fn settle<'a, D: Detector>(
-    env: &mut Env<'a, D>,
+    env: &mut Env<'a, '_, D>,
     cta: &mut CtaState<'a>,
     warp: u32,
     woken: &mut Vec<u32>,
@@ -105,9 +105,11 @@ pub(super) fn settle<'a, D: Detector>(
     }
     let position = |lane| CtaState::position(warp, lane);
     if state.aligned == state.live && converged(cta, warp, state.live) {
+        let last = 31 - state.live.leading_zeros();
         for lane in lanes(state.live) {
             let index = position(lane);
-            barrier::arrive(env, cta, index, woken).map_err(|stop| (index, stop))?;
+            let weight = if lane == last { 32 } else { 0 };
+            barrier::arrive(env, cta, index, weight, woken).map_err(|stop| (index, stop))?;
         }
         return Ok(());
     }
@@ -144,7 +146,7 @@ fn converged(cta: &CtaState<'_>, warp: u32, mask: u32) -> bool {
 
 /// The operation that waiting lanes are at, if it is the same for all.
 fn agreed<D>(
-    env: &Env<'_, D>,
+    env: &Env<'_, '_, D>,
     cta: &CtaState<'_>,
     warp: u32,
     members: u32,
@@ -161,7 +163,7 @@ fn agreed<D>(
 }
 
 /// `activemask`: lets other lanes come first for a while, then answers all that are there.
-fn active_mask<D>(env: &Env<'_, D>, cta: &mut CtaState<'_>, index: u32, dst: Regs) {
+fn active_mask<D>(env: &Env<'_, '_, D>, cta: &mut CtaState<'_>, index: u32, dst: Regs) {
     let warp = index / 32;
     let live = cta.warps[warp as usize].live;
     let pc = cta.threads[index as usize].pc;
@@ -191,7 +193,7 @@ fn active_mask<D>(env: &Env<'_, D>, cta: &mut CtaState<'_>, index: u32, dst: Reg
 
 /// Does a collective operation for the members, which all wait for it.
 fn execute<'a, D: Detector>(
-    env: &mut Env<'a, D>,
+    env: &mut Env<'a, '_, D>,
     cta: &mut CtaState<'a>,
     warp: u32,
     members: u32,
@@ -264,7 +266,7 @@ fn execute<'a, D: Detector>(
 }
 
 fn warp_barrier<D: Detector>(
-    env: &mut Env<'_, D>,
+    env: &mut Env<'_, '_, D>,
     cta: &CtaState<'_>,
     warp: u32,
     members: u32,
