@@ -2,7 +2,7 @@
 //!
 //! **Owns** every structure that device code or another process reads ([`address`] arithmetic
 //! included), the events a detector is told ([`event`]), races as data ([`race`]), the compressed
-//! detector that device code mirrors, and the exact detector that is its oracle.
+//! detector that device code mirrors, and the exact detector ([`exact`]) that is its oracle.
 //!
 //! **Must never know** CUDA, files, sockets, configuration or the look of a report.
 //!

@@ -277,7 +277,7 @@ impl History {
             let _ = record.who.visit(record.tag, viewer, &mut |unit, _| {
                 let harmless = both_strong
                     && units.morally_strong(viewer, tag.scope(), unit, record.tag.scope())
-                    || self.observed(record.tag, unit, viewer);
+                    || is_observed(&self.locations, record.tag, unit, viewer);
                 if harmless {
                     return ControlFlow::Continue(());
                 }
@@ -289,17 +289,6 @@ impl History {
                 ControlFlow::Break(())
             });
         }
-    }
-
-    /// Whether the strong write `tag` of `unit` precedes the viewer through an observer (PTX
-    /// ISA, "Causality Order", second clause).
-    fn observed(&self, tag: Tag, unit: u32, viewer: &Viewer<'_>) -> bool {
-        tag.is_strong()
-            && tag.action().writes()
-            && self
-                .locations
-                .iter()
-                .any(|l| l.is_at(tag) && l.is_observed_before(tag, unit, viewer))
     }
 
     /// Records a weak access of `unit` at `epoch`, and drops what can no longer race without
@@ -333,13 +322,7 @@ impl History {
             if inside == 0 || (tag.is_strong() && outside != 0) {
                 return true;
             }
-            let observed = |unit, _| {
-                tag.is_strong()
-                    && tag.action().writes()
-                    && locations
-                        .iter()
-                        .any(|l| l.is_at(tag) && l.is_observed_before(tag, unit, viewer))
-            };
+            let observed = |unit, _| is_observed(locations, tag, unit, viewer);
             match (record.who.without(tag, viewer, &observed), outside) {
                 (None, 0) => false,
                 (None, _) => {
@@ -457,6 +440,16 @@ impl History {
     pub(super) fn is_empty(&self) -> bool {
         self.records.is_empty() && self.locations.is_empty()
     }
+}
+
+/// Whether the strong write `tag` of `unit` precedes the viewer through an observer (PTX ISA,
+/// "Causality Order", second clause).
+fn is_observed(locations: &[Location], tag: Tag, unit: u32, viewer: &Viewer<'_>) -> bool {
+    tag.is_strong()
+        && tag.action().writes()
+        && locations
+            .iter()
+            .any(|l| l.is_at(tag) && l.is_observed_before(tag, unit, viewer))
 }
 
 impl Who {

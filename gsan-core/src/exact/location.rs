@@ -5,7 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::history::Tag;
 use super::past::{ByScope, Past, Position, Published, include_each_other};
-use super::units::Viewer;
+use super::units::{Units, Viewer};
 use crate::scope::Scope;
 
 /// One location: certain bytes of a granule, accessed with one size.
@@ -25,7 +25,7 @@ pub(super) struct Location {
     next_chain: u32,
     /// The strong writes that can still race: their chain, and how many observations it had.
     writes: FxHashMap<(u32, Tag), (u32, u64)>,
-    /// How many units `released` and `seen` may hold before the dead ones are looked for.
+    /// How many units and CTAs there may be entries of before the dead ones are looked for.
     patience: usize,
 }
 
@@ -234,12 +234,20 @@ impl Location {
     }
 
     /// Drops what belongs to units that will do nothing more.
-    pub(super) fn drop_dead(&mut self, alive: impl Fn(u32) -> bool) {
-        if self.released.len() + self.seen.len() > self.patience {
-            self.released.retain(|&unit, _| alive(unit));
-            self.seen.retain(|&unit, _| alive(unit));
-            self.patience = ((self.released.len() + self.seen.len()) * 2).max(MIN_PATIENCE);
+    pub(super) fn drop_dead(&mut self, units: &Units) {
+        if self.entries() > self.patience {
+            self.released.retain(|&unit, _| units.is_alive(unit));
+            self.seen.retain(|&unit, _| units.is_alive(unit));
+            if let Some(value) = &mut self.value {
+                value.published.drop_dead(|cta| units.is_resident(cta));
+            }
+            self.patience = (self.entries() * 2).max(MIN_PATIENCE);
         }
+    }
+
+    fn entries(&self) -> usize {
+        let published = self.value.as_ref().map_or(0, |v| v.published.ctas());
+        self.released.len() + self.seen.len() + published
     }
 
     fn drop_idle_chains(&mut self) {

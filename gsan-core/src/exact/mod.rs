@@ -33,14 +33,17 @@
 //!   all: who is ordered after it counts as ordered after the older ones.
 //! - Atomicity, coherence and values play no part: a program with a race of mixed sizes, to which
 //!   the axioms do not apply, is treated like any other.
+//! - Who is ordered after an asynchronous copy counts as ordered after what the copy overwrote, if
+//!   the copy was, and after the copies that read the same before it. (The completion of a copy
+//!   says nothing about what came before it, but the bytes can only come from the copy.)
 //! - A generic read needs no proxy fence before an asynchronous write that is ordered after it.
 //! - Barrier and mbarrier operations count as morally strong whatever their scopes.
 //! - Kernel boundaries order every proxy.
 //!
 //! # Memory
 //!
-//! Clocks are persistent trees that share what is equal ([`tree`]); granules that were treated
-//! alike share one history ([`shadow`]); what a covering ordered write makes irrelevant is
+//! Clocks are persistent trees that share what is equal (`tree`); granules that were treated
+//! alike share one history (`shadow`); what a covering ordered write makes irrelevant is
 //! dropped. So memory grows with the granules and units that differ, and never with the square of
 //! the units.
 
@@ -214,8 +217,7 @@ impl Exact {
             let location = history.location(tag);
             location.write(tag, &viewer, fences, release.as_ref());
         }
-        let location = history.location(tag);
-        location.drop_dead(|unit| self.units.is_alive(unit));
+        history.location(tag).drop_dead(&self.units);
         *self.units.actor_mut(unit) = actor;
     }
 

@@ -174,4 +174,14 @@ impl Published {
             self.system.clone(),
         ])
     }
+
+    /// Drops what only CTAs that will do nothing more could take.
+    pub(super) fn drop_dead(&mut self, alive: impl Fn(Cta) -> bool) {
+        self.cta.retain(|&cta, _| alive(cta));
+    }
+
+    /// How many CTAs have an entry of their own.
+    pub(super) fn ctas(&self) -> usize {
+        self.cta.len()
+    }
 }

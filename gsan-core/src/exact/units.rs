@@ -594,9 +594,14 @@ impl Units {
 
     /// Whether the unit may still act.
     pub(super) fn is_alive(&self, unit: u32) -> bool {
-        let (launch, offset) = self.of_unit(unit);
-        let index = offset / launch.units_per_cta;
-        matches!(launch.ctas.get(index as usize), Some(CtaState::Resident(_)))
+        self.is_resident(self.position(unit).cta)
+    }
+
+    /// Whether the CTA may still act.
+    pub(super) fn is_resident(&self, cta: Cta) -> bool {
+        let launch = self.numbers.get(&cta.launch).map(|&n| &self.launches[n]);
+        let state = launch.and_then(|launch| launch.ctas.get(cta.index.0 as usize));
+        matches!(state, Some(CtaState::Resident(_)))
     }
 
     /// How a report names the one who made an access.
