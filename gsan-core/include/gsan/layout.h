@@ -640,31 +640,35 @@ GSAN_STATIC_ASSERT(offsetof(struct gsan_kernel_name, bytes) == 4);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_kernel_name, flags) == 8);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_kernel_name, reserved) == 12);
 
-/* What an atomic access keeps from its begin to its end. */
+/* What an atomic access keeps from its begin to its end: memory that Triton's code lends, of
+ * just this size. The announcement is made again from epoch, place and nonce.
+ */
 struct gsan_atomic_event {
     /* The first byte; 0: nothing to do at the end. */
     GSAN_ALIGNED(8) uint64_t address;
-    /* Word 0 of the first cell at begin. */
+    /* Word 0 of the first cell as it was found. */
     uint64_t found;
-    /* A digest of each word of the first cell at begin. */
+    /* What gave way to the announcement; 0: nothing. */
+    uint64_t evicted;
+    /* Digests of the words of the first cell at begin: of word 0 as it was left. */
     uint16_t digests[4];
-    /* The epoch at begin. */
+    /* The epoch at begin, shifted left by 8; below, the number of bytes, 6 bits, and the place of
+     * the announcement, 2 bits, 0 if there is none.
+     */
     uint32_t epoch;
-    /* How many bytes. */
-    uint32_t bytes;
-    /* The site. */
-    uint32_t site;
-    /* Whether it reads, as said at begin. */
-    uint32_t reads;
+    /* The site, 0 if unknown. */
+    uint16_t site;
+    /* Tells the accesses of one CTA apart that are under way at once, 12 bits. */
+    uint16_t nonce;
 };
 GSAN_STATIC_ASSERT(sizeof(struct gsan_atomic_event) == 40);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_atomic_event, address) == 0);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_atomic_event, found) == 8);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_atomic_event, digests) == 16);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_atomic_event, epoch) == 24);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_atomic_event, bytes) == 28);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_atomic_event, site) == 32);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_atomic_event, reads) == 36);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_atomic_event, evicted) == 16);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_atomic_event, digests) == 24);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_atomic_event, epoch) == 32);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_atomic_event, site) == 36);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_atomic_event, nonce) == 38);
 
 /* What the CTAs of a cluster hand each other at a barrier: a sync record each, as published at
  * arrival. Lent by the caller, zero at launch.

@@ -126,22 +126,24 @@ structure! {
 }
 
 structure! {
-    /// What an atomic access keeps from its begin to its end.
+    /// What an atomic access keeps from its begin to its end: memory that Triton's code lends, of
+    /// just this size. The announcement is made again from epoch, place and nonce.
     pub struct AtomicEvent = "gsan_atomic_event", size 40, align 8 {
         /// The first byte; 0: nothing to do at the end.
         pub address: u64,
-        /// Word 0 of the first cell at begin.
+        /// Word 0 of the first cell as it was found.
         pub found: u64,
-        /// A digest of each word of the first cell at begin.
+        /// What gave way to the announcement; 0: nothing.
+        pub evicted: u64,
+        /// Digests of the words of the first cell at begin: of word 0 as it was left.
         pub digests: [u16; 4],
-        /// The epoch at begin.
+        /// The epoch at begin, shifted left by 8; below, the number of bytes, 6 bits, and the place of
+        /// the announcement, 2 bits, 0 if there is none.
         pub epoch: u32,
-        /// How many bytes.
-        pub bytes: u32,
-        /// The site.
-        pub site: u32,
-        /// Whether it reads, as said at begin.
-        pub reads: u32,
+        /// The site, 0 if unknown.
+        pub site: u16,
+        /// Tells the accesses of one CTA apart that are under way at once, 12 bits.
+        pub nonce: u16,
     }
 }
 
