@@ -1,0 +1,367 @@
+//! The `cuda` backend: the memory of NVIDIA GPUs, through the driver's virtual memory management.
+//!
+//! The driver's library is loaded at run time. [`CudaBackend::new`] says so when there is none.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use super::intervals::Intervals;
+use super::{
+    Backend, BackendError, Device, DeviceInfo, Failure, FenceId, FreeMemory, HandleKind, MemoryId,
+    Queue, Result, SharedHandle, Stream,
+};
+use calls::{Context, Current, DeviceHandle, Driver, Event, OwnStream, Physical, UserStream};
+
+mod calls;
+mod probe;
+
+pub use probe::{CudaDevice, CudaProbe, probe};
+
+/// The GPUs that this process sees.
+#[derive(Debug)]
+pub struct CudaBackend {
+    driver: Driver,
+    devices: Vec<DeviceInfo>,
+    handles: Vec<DeviceHandle>,
+    /// `reach[owner][from]`.
+    reach: Vec<Vec<bool>>,
+    granularity: u64,
+    /// Made at the first use: a context costs hundreds of megabytes of its device.
+    contexts: Vec<OnceLock<DeviceContext>>,
+    tables: Mutex<Tables>,
+}
+
+#[derive(Debug)]
+struct DeviceContext {
+    /// Before the context, so that it goes first.
+    stream: OwnStream,
+    context: Context,
+}
+
+/// Everything the backend has handed out. No call of the driver is made under its lock.
+#[derive(Debug, Default)]
+struct Tables {
+    last_number: u64,
+    memory: HashMap<u64, Arc<Physical>>,
+    fences: HashMap<u64, Arc<Mark>>,
+    reservations: Intervals<()>,
+    mappings: Intervals<()>,
+}
+
+/// A point in a stream.
+#[derive(Debug)]
+enum Mark {
+    Recorded(Event),
+    /// The stream was being captured: the point is where the capture ends.
+    AfterCapture(Device, UserStream),
+}
+
+impl Tables {
+    fn number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+}
+
+impl CudaBackend {
+    /// The GPUs of this machine that this process sees.
+    ///
+    /// # Errors
+    /// When there is no driver, it is too old, or it reports an error; also when it has no device
+    /// that can map memory at addresses of one's own.
+    pub fn new() -> Result<CudaBackend> {
+        let driver = Driver::load()?;
+        let handles = driver.devices()?;
+        let mut granularity = 0;
+        let mut devices = Vec::new();
+        for &handle in &handles {
+            if driver.maps_memory(handle)? {
+                granularity = driver.granularity(handle)?.max(granularity);
+            }
+            devices.push(DeviceInfo {
+                name: driver.name(handle)?,
+                uuid: driver.uuid(handle)?,
+                memory: driver.total_memory(handle)?,
+                fabric: driver.has_fabric(handle)?,
+            });
+        }
+        if granularity == 0 {
+            return Err(BackendError::new(
+                "cuDeviceGetAttribute",
+                Failure::NotSupported,
+                "no device of this machine supports virtual memory management",
+            ));
+        }
+        let mut reach = Vec::new();
+        for (owner, &owner_handle) in handles.iter().enumerate() {
+            let from = handles.iter().enumerate().map(|(from, &from_handle)| {
+                Ok(from == owner || driver.can_access_peer(from_handle, owner_handle)?)
+            });
+            reach.push(from.collect::<Result<Vec<bool>>>()?);
+        }
+        Ok(CudaBackend {
+            driver,
+            devices,
+            contexts: handles.iter().map(|_| OnceLock::new()).collect(),
+            handles,
+            reach,
+            granularity,
+            tables: Mutex::default(),
+        })
+    }
+
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        // Every change is a single insertion or removal, so the tables are whole after a panic.
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn handle(&self, call: &'static str, device: Device) -> Result<DeviceHandle> {
+        let handle = self.handles.get(device.0 as usize);
+        handle.copied().ok_or_else(|| no_device(call, device))
+    }
+
+    fn context(&self, device: Device) -> Result<&DeviceContext> {
+        const CALL: &str = "cuDevicePrimaryCtxRetain";
+        let handle = self.handle(CALL, device)?;
+        let cell = &self.contexts[device.0 as usize];
+        if let Some(context) = cell.get() {
+            return Ok(context);
+        }
+        let context = self.driver.retain_context(handle)?;
+        let stream = self
+            .driver
+            .new_stream(&self.driver.enter(Some(&context))?)?;
+        // Another thread may have been faster; its context is the same one.
+        Ok(cell.get_or_init(|| DeviceContext { stream, context }))
+    }
+
+    /// Enters the context of `device` to work on a mapped range.
+    fn work_on(
+        &self,
+        call: &'static str,
+        device: Device,
+        address: u64,
+        bytes: u64,
+    ) -> Result<(Current<'_>, &OwnStream)> {
+        self.mapped(call, address, bytes)?;
+        let context = self.context(device)?;
+        Ok((self.driver.enter(Some(&context.context))?, &context.stream))
+    }
+
+    fn mapped(&self, call: &'static str, address: u64, bytes: u64) -> Result<()> {
+        let mut tables = self.tables();
+        let found = tables.mappings.containing(address, bytes).is_some();
+        found.then_some(()).ok_or_else(|| {
+            let reason = format!("{bytes} bytes at {address:#x} are not mapped");
+            BackendError::new(call, Failure::InvalidArgument, reason)
+        })
+    }
+
+    fn memory(&self, call: &'static str, memory: MemoryId) -> Result<Arc<Physical>> {
+        let known = self.tables().memory.get(&memory.0).cloned();
+        known.ok_or_else(|| no_handle(call, "memory", memory.0))
+    }
+
+    fn enter_memory(&self, physical: Physical) -> MemoryId {
+        let mut tables = self.tables();
+        let number = tables.number();
+        tables.memory.insert(number, Arc::new(physical));
+        MemoryId(number)
+    }
+
+    fn mark(&self, device: Device, stream: UserStream) -> Result<Mark> {
+        let context = &self.context(device)?.context;
+        let current = self.driver.enter_stream(stream, context)?;
+        Ok(match self.driver.record(&current, stream)? {
+            Some(event) => Mark::Recorded(event),
+            None => Mark::AfterCapture(device, stream),
+        })
+    }
+}
+
+fn no_device(call: &'static str, device: Device) -> BackendError {
+    let reason = format!("there is no {device}");
+    BackendError::new(call, Failure::InvalidArgument, reason)
+}
+
+fn no_handle(call: &'static str, what: &str, number: u64) -> BackendError {
+    let reason = format!("there is no {what} number {number}");
+    BackendError::new(call, Failure::NoSuchHandle, reason)
+}
+
+impl Backend for CudaBackend {
+    fn devices(&self) -> &[DeviceInfo] {
+        &self.devices
+    }
+
+    fn granularity(&self) -> u64 {
+        self.granularity
+    }
+
+    fn reaches(&self, from: Device, owner: Device) -> bool {
+        let row = self.reach.get(owner.0 as usize);
+        row.and_then(|row| row.get(from.0 as usize))
+            .is_some_and(|&reaches| reaches)
+    }
+
+    fn free_memory(&self, device: Device) -> Result<FreeMemory> {
+        let context = self.context(device)?;
+        let current = self.driver.enter(Some(&context.context))?;
+        let (free, total) = self.driver.free_and_total(&current)?;
+        Ok(FreeMemory { free, total })
+    }
+
+    fn reserve(&self, bytes: u64, alignment: u64) -> Result<u64> {
+        let address = self.driver.reserve(bytes, alignment)?;
+        self.tables().reservations.insert(address, bytes, ());
+        Ok(address)
+    }
+
+    fn unreserve(&self, address: u64, bytes: u64) -> Result<()> {
+        const CALL: &str = "cuMemAddressFree";
+        {
+            let mut tables = self.tables();
+            let known = tables.reservations.exact(address, bytes).is_some();
+            if !known || tables.mappings.overlaps(address, bytes) {
+                let reason = format!("{bytes} bytes at {address:#x} are no empty reservation");
+                return Err(BackendError::new(CALL, Failure::InvalidArgument, reason));
+            }
+            // Out of the table first: as soon as the driver has the range back it may hand it to
+            // another thread.
+            tables.reservations.remove(address);
+        }
+        self.driver.unreserve(address, bytes).inspect_err(|_| {
+            self.tables().reservations.insert(address, bytes, ());
+        })
+    }
+
+    fn create(&self, device: Device, bytes: u64, kind: HandleKind) -> Result<MemoryId> {
+        let handle = self.handle("cuMemCreate", device)?;
+        let _relaxed = self.driver.enter(None)?;
+        let physical = self.driver.create(handle, bytes, kind)?;
+        Ok(self.enter_memory(physical))
+    }
+
+    fn release(&self, memory: MemoryId) -> Result<()> {
+        let removed = self.tables().memory.remove(&memory.0);
+        let physical = removed.ok_or_else(|| no_handle("cuMemRelease", "memory", memory.0))?;
+        let _relaxed = self.driver.enter(None)?;
+        // If another call is using it, it goes when that call is over.
+        Arc::try_unwrap(physical).map_or(Ok(()), Physical::release)
+    }
+
+    fn map(&self, address: u64, bytes: u64, memory: MemoryId) -> Result<()> {
+        const CALL: &str = "cuMemMap";
+        let physical = self.memory(CALL, memory)?;
+        let _relaxed = self.driver.enter(None)?;
+        {
+            let mut tables = self.tables();
+            let reserved = tables.reservations.containing(address, bytes).is_some();
+            if !reserved || tables.mappings.overlaps(address, bytes) {
+                let reason = format!("{bytes} bytes at {address:#x} are not reserved and free");
+                return Err(BackendError::new(CALL, Failure::InvalidArgument, reason));
+            }
+            tables.mappings.insert(address, bytes, ());
+        }
+        self.driver.map(address, bytes, &physical).inspect_err(|_| {
+            self.tables().mappings.remove(address);
+        })
+    }
+
+    fn unmap(&self, address: u64, bytes: u64) -> Result<()> {
+        const CALL: &str = "cuMemUnmap";
+        if self.tables().mappings.exact(address, bytes).is_none() {
+            let reason = format!("{bytes} bytes at {address:#x} are no mapping");
+            return Err(BackendError::new(CALL, Failure::InvalidArgument, reason));
+        }
+        let _relaxed = self.driver.enter(None)?;
+        self.driver.unmap(address, bytes)?;
+        self.tables().mappings.remove(address);
+        Ok(())
+    }
+
+    fn allow(&self, address: u64, bytes: u64, devices: &[Device]) -> Result<()> {
+        const CALL: &str = "cuMemSetAccess";
+        self.mapped(CALL, address, bytes)?;
+        let handles = devices.iter().map(|&device| self.handle(CALL, device));
+        let handles = handles.collect::<Result<Vec<_>>>()?;
+        let _relaxed = self.driver.enter(None)?;
+        self.driver.allow(address, bytes, &handles)
+    }
+
+    fn export(&self, memory: MemoryId, kind: HandleKind) -> Result<SharedHandle> {
+        let physical = self.memory("cuMemExportToShareableHandle", memory)?;
+        self.driver.export(&physical, kind)
+    }
+
+    fn import(&self, device: Device, handle: SharedHandle, _bytes: u64) -> Result<MemoryId> {
+        self.handle("cuMemImportFromShareableHandle", device)?;
+        // The driver does not tell the size; mapping more than there is fails.
+        let physical = self.driver.import(&handle)?;
+        Ok(self.enter_memory(physical))
+    }
+
+    fn fill(&self, device: Device, address: u64, bytes: u64, value: u8) -> Result<()> {
+        let (current, stream) = self.work_on("cuMemsetD8Async", device, address, bytes)?;
+        self.driver.fill(&current, stream, address, bytes, value)
+    }
+
+    fn read(&self, device: Device, address: u64, into: &mut [u8]) -> Result<()> {
+        let bytes = into.len() as u64;
+        let (current, stream) = self.work_on("cuMemcpyDtoHAsync", device, address, bytes)?;
+        self.driver.read(&current, stream, address, into)
+    }
+
+    fn write(&self, device: Device, address: u64, from: &[u8]) -> Result<()> {
+        let bytes = from.len() as u64;
+        let (current, stream) = self.work_on("cuMemcpyHtoDAsync", device, address, bytes)?;
+        self.driver.write(&current, stream, address, from)
+    }
+
+    fn fence(&self, device: Device, stream: Stream) -> Result<FenceId> {
+        let stream = match stream.0 {
+            Queue::Default => UserStream(0),
+            Queue::Cuda(handle) => UserStream(handle),
+            Queue::Host(_) => {
+                let reason = "a host stream was given to the cuda backend";
+                return Err(BackendError::new(
+                    "cuEventRecord",
+                    Failure::InvalidArgument,
+                    reason,
+                ));
+            }
+        };
+        let mark = self.mark(device, stream)?;
+        let mut tables = self.tables();
+        let number = tables.number();
+        tables.fences.insert(number, Arc::new(mark));
+        Ok(FenceId(number))
+    }
+
+    fn passed(&self, fence: FenceId) -> Result<bool> {
+        let mark = self.tables().fences.get(&fence.0).cloned();
+        match &*mark.ok_or_else(|| no_handle("cuEventQuery", "fence", fence.0))? {
+            Mark::Recorded(event) => {
+                let _relaxed = self.driver.enter(None)?;
+                self.driver.has_happened(event)
+            }
+            Mark::AfterCapture(device, stream) => {
+                let mark = self.mark(*device, *stream)?;
+                self.tables().fences.insert(fence.0, Arc::new(mark));
+                Ok(false)
+            }
+        }
+    }
+
+    fn forget(&self, fence: FenceId) {
+        // The event is destroyed after the lock has been given back.
+        let mark = self.tables().fences.remove(&fence.0);
+        drop(mark);
+    }
+
+    fn synchronize(&self, device: Device) -> Result<()> {
+        let context = self.context(device)?;
+        let current = self.driver.enter(Some(&context.context))?;
+        self.driver.wait_for_context(&current)
+    }
+}
