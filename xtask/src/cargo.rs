@@ -35,3 +35,19 @@ pub(crate) fn cargo_with<'a>(
     }
     Ok(())
 }
+
+/// Runs cargo at the top of the workspace and returns what it prints.
+pub(crate) fn cargo_output<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<String> {
+    let arguments: Vec<&str> = arguments.into_iter().collect();
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(&arguments)
+        .current_dir(root())
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .with_context(|| format!("cannot start cargo {}", arguments.join(" ")))?;
+    if !output.status.success() {
+        bail!("cargo {} failed ({})", arguments.join(" "), output.status);
+    }
+    String::from_utf8(output.stdout).context("cargo's output is not UTF-8")
+}

@@ -3,6 +3,7 @@
 mod bench;
 mod cargo;
 mod ci;
+mod gpu;
 mod header;
 mod loom;
 mod test;
@@ -26,6 +27,7 @@ enum Task {
     Header(header::Header),
     Loom(loom::Loom),
     Test(test::Test),
+    TestGpu(gpu::TestGpu),
 }
 
 fn main() -> ExitCode {
@@ -45,5 +47,6 @@ fn run(task: Task) -> Result<()> {
         Task::Header(task) => task.run(),
         Task::Loom(task) => task.run(),
         Task::Test(task) => task.run(),
+        Task::TestGpu(task) => task.run(),
     }
 }

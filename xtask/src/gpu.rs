@@ -1,0 +1,142 @@
+//! `cargo xtask test-gpu`.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+
+use crate::cargo::{cargo_output, root};
+
+/// What a bundle may weigh, so that it can be sent anywhere.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// Run the tests that need a GPU; without a driver each says so and passes
+///
+/// They are the test targets named `gpu` of all packages.
+#[derive(clap::Args)]
+pub(crate) struct TestGpu {
+    /// Make a folder of stripped binaries (the tests, and `gsan` for its doctor) and a run.sh that
+    /// needs no cargo, instead of running them here
+    #[arg(long, value_name = "DIR")]
+    bundle: Option<PathBuf>,
+}
+
+/// The part of `cargo metadata` that is used here.
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+    targets: Vec<Target>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    name: String,
+    kind: Vec<String>,
+    #[serde(default, rename = "required-features")]
+    features: Vec<String>,
+}
+
+/// The part of cargo's build messages that is used here.
+#[derive(Deserialize)]
+struct Message {
+    target: Option<Built>,
+    executable: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+struct Built {
+    name: String,
+}
+
+impl TestGpu {
+    pub(crate) fn run(self) -> Result<()> {
+        let folder = match &self.bundle {
+            Some(folder) => folder.clone(),
+            None => root().join("target/gpu-tests"),
+        };
+        bundle(&folder)?;
+        if self.bundle.is_some() {
+            println!(
+                "run {} on the machine with the GPU",
+                folder.join("run.sh").display()
+            );
+            return Ok(());
+        }
+        let status = Command::new(folder.join("run.sh"))
+            .status()
+            .context("run.sh")?;
+        ensure!(status.success(), "GPU tests failed");
+        Ok(())
+    }
+}
+
+/// Fills `folder` with the stripped test binaries and the script that runs them.
+fn bundle(folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let metadata = cargo_output(["metadata", "--no-deps", "--format-version", "1"])?;
+    let metadata: Metadata = serde_json::from_str(&metadata).context("cargo metadata")?;
+    let mut bytes = 0;
+    for package in metadata.packages {
+        let is_gpu = |target: &&Target| target.name == "gpu" && target.kind == ["test"];
+        let Some(target) = package.targets.iter().find(is_gpu) else {
+            continue;
+        };
+        let features = target.features.join(",");
+        let test = ["test", "--no-run", "--features", &features, "--test"];
+        let binary = build(&package.name, &test, "gpu")?;
+        bytes += strip(&binary, &folder.join(format!("{}.test", package.name)))?;
+    }
+    let gsan = build("gsan-cli", &["build", "--bin"], "gsan")?;
+    bytes += strip(&gsan, &folder.join("gsan"))?;
+    let script = folder.join("run.sh");
+    fs::write(&script, include_str!("gpu/run.sh"))?;
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
+    let mebibytes = bytes.div_ceil(1 << 20);
+    ensure!(
+        bytes <= MOST_BYTES,
+        "the binaries have {mebibytes} MiB, more than 16"
+    );
+    println!("{} has {mebibytes} MiB of binaries", folder.display());
+    Ok(())
+}
+
+/// Builds a program of a package with a cargo command that ends with its name, and returns where
+/// it is.
+fn build(package: &str, command: &[&str], name: &str) -> Result<PathBuf> {
+    let more = [
+        name,
+        "--package",
+        package,
+        "--message-format",
+        "json-render-diagnostics",
+    ];
+    let messages = cargo_output(command.iter().copied().chain(more))?;
+    for line in messages.lines() {
+        let message: Message = serde_json::from_str(line).context("cargo's build messages")?;
+        if let (Some(target), Some(executable)) = (message.target, message.executable)
+            && target.name == name
+        {
+            return Ok(executable);
+        }
+    }
+    bail!("cargo built no {name} of {package}")
+}
+
+/// Copies a program without its symbols, and returns the size of the copy.
+fn strip(program: &Path, copy: &Path) -> Result<u64> {
+    let stripped = Command::new("strip")
+        .arg("-o")
+        .args([copy, program])
+        .status()
+        .context("cannot start strip (of binutils)")?;
+    ensure!(stripped.success(), "strip failed on {}", program.display());
+    Ok(fs::metadata(copy)?.len())
+}

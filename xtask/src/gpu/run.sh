@@ -1,0 +1,38 @@
+#!/bin/sh
+# Says what of this machine works (`gsan doctor`), then runs every GPU test beside this script, each
+# in a process and with a time limit of its own, and prints one line for each: what came of it,
+# seconds, the test, and what the test had to say.
+# Exit code 1 if one failed. An argument is a part of the names of the tests to run.
+cd "$(dirname "$0")" || exit 1
+log=$(mktemp) && failures=$(mktemp) || exit 1
+trap 'rm -f "$log" "$failures"' EXIT
+
+timeout 60 ./gsan doctor
+printf '\n%-8s %4s  %s\n' RESULT SEC TEST
+for binary in ./*.test; do
+    crate=$(basename "$binary" .test)
+    "$binary" --list --format terse >"$log" 2>&1 || { cat "$log"; exit 1; }
+    for test in $(sed -n 's/: test$//p' "$log" | grep -F -e "${1:-}"); do
+        start=$(date +%s)
+        timeout 300 "$binary" --exact "$test" --nocapture >"$log" 2>&1
+        code=$?
+        seconds=$(($(date +%s) - start))
+        # What the test printed, without the frame of the test runner.
+        said=$(sed -e 's/^test [^ ]* \.\.\. //' "$log" |
+            grep -v -e '^running 1 test$' -e '^test result:' -e '^ok$' -e '^$' | tr '\n' ';')
+        if [ "$code" -ne 0 ]; then
+            result=FAILED
+            { echo "--- $crate $test (exit code $code)"; cat "$log"; } >>"$failures"
+            said=
+        elif grep -q 'skipped: ' "$log"; then
+            result=skipped
+        else
+            result=ok
+        fi
+        printf '%-8s %4s  %s %s  %s\n' "$result" "$seconds" "$crate" "$test" "$said"
+    done
+done
+if [ -s "$failures" ]; then
+    cat "$failures"
+    exit 1
+fi
