@@ -8,11 +8,11 @@ use crate::origin::Origin;
 
 /// The line and column of byte `offset` of the file, and the line itself with `span` marked.
 pub(crate) fn locate(path: &Path, text: &str, span: Range<usize>) -> (Origin, Excerpt) {
-    let start = floor(text, span.start);
+    let start = text.floor_char_boundary(span.start);
     let line_start = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
     let line = text[line_start..].lines().next().unwrap_or_default();
     let from = (start - line_start).min(line.len());
-    let to = (floor(text, span.end.max(start)) - line_start).min(line.len());
+    let to = (text.floor_char_boundary(span.end.max(start)) - line_start).min(line.len());
     let origin = Origin::File {
         path: path.to_owned(),
         line: 1 + text[..line_start].matches('\n').count(),
@@ -23,11 +23,6 @@ pub(crate) fn locate(path: &Path, text: &str, span: Range<usize>) -> (Origin, Ex
         span: from..to.max(from),
     };
     (origin, excerpt)
-}
-
-/// The character boundary at or before `offset`.
-fn floor(text: &str, offset: usize) -> usize {
-    text.floor_char_boundary(offset)
 }
 
 #[cfg(test)]

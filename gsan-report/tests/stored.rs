@@ -7,6 +7,7 @@ mod arbitrary;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use gsan_config::pattern::{Pattern, Suppression};
 use gsan_report::builder::Builder;
 use gsan_report::human::{self, Look};
 use gsan_report::json::{self, ReadError};
@@ -54,6 +55,57 @@ fn sarif_obeys_the_published_schema() {
     let schema = validator(include_str!("data/sarif-schema-2.1.0.json"));
     proptest!(ProptestConfig::with_cases(64), |(report in arbitrary::report())| {
         assert_valid(&schema, &sarif::write(&report, Path::new("/home/me")));
+    });
+}
+
+/// How often anything was seen, kept or not.
+fn occurrences(report: &Report) -> u64 {
+    let races = report.races.iter().map(|race| race.times);
+    let possible = report.possible_races.iter().map(|item| item.race.times);
+    let faults = report.faults.iter().map(|fault| fault.times);
+    let hidden = report.suppressions.iter().map(|rule| rule.times);
+    let kept: u64 = races.chain(possible).chain(faults).chain(hidden).sum();
+    kept + report.summary.not_kept
+}
+
+/// The report with counts that can be summed without saturating.
+fn with_small_counts(mut report: Report) -> Report {
+    let races = report.races.iter_mut().map(|race| &mut race.times);
+    let possible = report
+        .possible_races
+        .iter_mut()
+        .map(|item| &mut item.race.times);
+    let faults = report.faults.iter_mut().map(|fault| &mut fault.times);
+    let hidden = report.suppressions.iter_mut().map(|rule| &mut rule.times);
+    races
+        .chain(possible)
+        .chain(faults)
+        .chain(hidden)
+        .for_each(|times| *times %= 1000);
+    report.summary.not_kept %= 1000;
+    report
+}
+
+#[test]
+fn merging_loses_no_count() {
+    proptest!(ProptestConfig::with_cases(64), |(
+        one in arbitrary::report().prop_map(with_small_counts),
+        other in arbitrary::report().prop_map(with_small_counts),
+        limit in 0..4_usize,
+        suppress in any::<bool>(),
+    )| {
+        let suppressions = suppress.then(suppression);
+        let merge = |parts: [&Report; 2]| {
+            let mut builder = Builder::new(limit, suppressions.as_slice());
+            parts.into_iter().for_each(|part| builder.merge(part.clone()));
+            builder.finish()
+        };
+        let (forth, back) = (merge([&one, &other]), merge([&other, &one]));
+        prop_assert_eq!(occurrences(&forth), occurrences(&one) + occurrences(&other));
+        prop_assert_eq!(occurrences(&back), occurrences(&forth));
+        prop_assert_eq!(back.losses, forth.losses);
+        prop_assert_eq!(back.summary.seeds, forth.summary.seeds);
+        prop_assert!(forth.races.len() <= limit && forth.faults.len() <= limit);
     });
 }
 
@@ -259,6 +311,16 @@ fn mutate_value(value: &mut Value, rng: &mut StdRng) {
     }
 }
 
+/// One that matches some of the findings of arbitrary reports.
+fn suppression() -> Suppression {
+    Suppression {
+        kind: Some(Pattern::new("*-after-write").unwrap()),
+        file: Some(Pattern::new("k*").unwrap()),
+        kernel: None,
+        reason: "known".to_owned(),
+    }
+}
+
 /// Does with a stored report whatever can be done with one.
 fn use_report(bytes: &[u8], sources: &mut Sources, rng: &mut StdRng) -> bool {
     let Ok(report) = json::read(bytes) else {
@@ -274,7 +336,9 @@ fn use_report(bytes: &[u8], sources: &mut Sources, rng: &mut StdRng) -> bool {
     assert!(look.color || !text.contains(obeyed), "{text:?}");
     sarif::write(&report, Path::new("/"));
     assert_eq!(json::read(json::write(&report).as_bytes()).unwrap(), report);
-    let mut builder = Builder::new(rng.random_range(0..4), &[]);
+    let suppressions = [suppression()];
+    let suppressions = &suppressions[rng.random_range(0..=1)..];
+    let mut builder = Builder::new(rng.random_range(0..4), suppressions);
     builder.merge(report.clone());
     builder.merge(report);
     builder.finish();
@@ -317,7 +381,6 @@ fn hostile_reports_never_panic() {
             if rng.random() {
                 mutate_bytes(&mut bytes, &mut rng);
             }
-            // Printed before a panic ends the test; shown only then.
             tried += 1;
             let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 use_report(&bytes, &mut sources, &mut rng)
