@@ -6,7 +6,8 @@
 //! other, which loses a report.
 //!
 //! **Word 0** may hold a sync record and changes by compare-and-swap only. Ordinary records go
-//! there only when the other words are taken.
+//! there only when the other words are taken. A sync record stays when ordinary stores have taken
+//! all its bytes: the late end of an atomic access must still see that there was a sequence.
 //!
 //! **What a new record may replace.** Let `new` be ordered after `old` and touch all its bytes.
 //! Every access that `old` could race with and that is not ordered after `new` races with `new`
@@ -21,6 +22,10 @@
 //! atomic writes that a strong read saw come before everything the read comes before. So it
 //! replaces or clears atomic writes of exactly its bytes, if both scopes cover both threads,
 //! although no clock orders them.
+
+mod strong;
+
+pub use strong::Announced;
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -183,39 +188,6 @@ impl<'a, A: Atomic<Value = u64>, const S: usize> Cell<'a, A, S> {
         self.update(words, &survey, access, past, sampler)
     }
 
-    /// Checks and records a strong access at its end. `begin` are the digests of the words at its
-    /// begin.
-    ///
-    /// Words that changed in between are not checked: who observed the value of this access may
-    /// already have gone on. If one of them is now an ordinary access to the same bytes, nothing
-    /// is recorded.
-    #[inline]
-    pub fn access_since(
-        self,
-        begin: &[u16; S],
-        access: &CellAccess,
-        past: &impl Past,
-        sampler: Sampler,
-        race: impl FnMut(Conflict),
-    ) -> Option<Loss> {
-        let words = self.load();
-        let mut unchanged = 0;
-        let mut overtaken = false;
-        for index in 0..S {
-            if digest(words[index]) == begin[index] {
-                unchanged |= 1 << index;
-            } else if let Word::Ordinary(record) = Word::from_bits(words[index]) {
-                overtaken |=
-                    record.scope() == RecordScope::NotAtomic && record.mask() & access.mask != 0;
-            }
-        }
-        let survey = survey(&words, access, past, unchanged, race);
-        if overtaken {
-            return None;
-        }
-        self.update(words, &survey, access, past, sampler)
-    }
-
     /// Takes `mask` off the sync record of word 0, if there is one. Returns what is there then.
     ///
     /// Gives up after a few attempts: bytes that stay let a later acquire merge more than it
@@ -231,7 +203,7 @@ impl<'a, A: Atomic<Value = u64>, const S: usize> Cell<'a, A, S> {
             if sync.mask() & mask == 0 {
                 return found;
             }
-            let left = sync.without(mask).map_or(0, |sync| sync.bits());
+            let left = sync.without(mask).bits();
             match self.words[0].compare_exchange(found, left, Relaxed, Relaxed) {
                 Ok(_) => return left,
                 Err(other) => found = other,
@@ -251,16 +223,14 @@ impl<'a, A: Atomic<Value = u64>, const S: usize> Cell<'a, A, S> {
         sampler: Sampler,
     ) -> Option<Loss> {
         let writes = access.action.writes();
-        let mut empty = survey.empty;
         if writes && access.scope == RecordScope::NotAtomic && survey.sync {
             words[0] = self.clear_sync(words[0], access.mask);
-            empty |= (words[0] == 0) as u8;
         }
         if survey.equal {
             self.clear(&words, survey.observed);
             return None;
         }
-        let free = survey.superseded | survey.observed | empty;
+        let free = survey.superseded | survey.observed | survey.empty;
         let mut loss = None;
         let target = match first(free & !1).or(first(free)).or(first(survey.covered)) {
             Some(target) => target,
@@ -440,6 +410,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::atomics::Native;
     use crate::ids::SiteId;
     use crate::record::{SyncFields, SyncRecord, Token};
 
@@ -692,7 +663,7 @@ mod tests {
         cell.access(write(1, 0x03), &[]);
         assert_eq!(cell.words()[0], sync(0x0c));
         cell.access(write(1, 0xff), &[]);
-        assert_eq!(Word::from_bits(cell.words()[0]).sync(), None);
+        assert_eq!(cell.words()[0], sync(0));
         assert!(cell.holds(write(1, 0xff)));
     }
 
@@ -702,7 +673,7 @@ mod tests {
         cell.access(write(1, 0xff), &[]);
         cell.publish(0xff);
         cell.access(write(1, 0xff), &[]);
-        assert_eq!(cell.words(), [0, write(1, 0xff).record().bits()]);
+        assert_eq!(cell.words(), [sync(0), write(1, 0xff).record().bits()]);
     }
 
     #[test]
@@ -739,16 +710,22 @@ mod tests {
         }
     }
 
-    fn end(cell: &Shadow<4>, begin: &[u64; 4], access: CellAccess) -> Vec<Conflict> {
+    fn begin<const S: usize>(cell: &Shadow<S>, access: CellAccess) -> Announced<S> {
+        let past = Known([(access.thread.0, 1)].into(), access.thread.0);
+        Cell::new(&cell.0).announce(&access, false, 0, &past, Sampler::new(1, 2))
+    }
+
+    fn end<const S: usize>(
+        cell: &Shadow<S>,
+        begin: &Announced<S>,
+        access: CellAccess,
+    ) -> Vec<Conflict> {
         let past = Known([(access.thread.0, 1)].into(), access.thread.0);
         let mut races = Vec::new();
-        Cell::new(&cell.0).access_since(
-            &begin.map(digest),
-            &access,
-            &past,
-            Sampler::new(1, 2),
-            |race| races.push(race),
-        );
+        let sampler = Sampler::new(1, 2);
+        Cell::new(&cell.0).finish::<Native>(begin, &access, false, &past, sampler, |race| {
+            races.push(race)
+        });
         races
     }
 
@@ -756,23 +733,56 @@ mod tests {
     fn the_end_of_an_atomic_checks_only_what_has_not_changed_since_its_begin() {
         let cell = Shadow::<4>::new();
         cell.access(write(1, 0x0f), &[]);
-        let begin = cell.words();
+        let begun = begin(&cell, rmw(2, 0x0f));
         cell.access(access(3, 0x0f, Action::Write, RecordScope::Cta), &[(1, 1)]);
-        let races = end(&cell, &begin, rmw(2, 0x0f));
+        let races = end(&cell, &begun, rmw(2, 0x0f));
         assert_eq!(races.len(), 1);
         assert_eq!(races[0].earlier, write(1, 0x0f).record());
         assert!(cell.holds(rmw(2, 0x0f)));
     }
 
     #[test]
-    fn an_atomic_overtaken_by_a_weak_access_to_its_bytes_is_not_recorded() {
-        for (weak, recorded) in [(write(3, 0x01), false), (write(3, 0xf0), true)] {
-            let cell = Shadow::<4>::new();
-            let begin = cell.words();
-            cell.access(weak, &[]);
-            assert_eq!(end(&cell, &begin, rmw(2, 0x0f)), []);
-            assert_eq!(cell.holds(rmw(2, 0x0f)), recorded);
-        }
+    fn what_gives_way_to_an_announcement_is_checked_at_the_end() {
+        let cell = Shadow::<2>::new();
+        cell.access(write(1, 0x0f), &[]);
+        let begun = begin(&cell, rmw(2, 0x0f));
+        assert!(!cell.holds(write(1, 0x0f)));
+        let races = end(&cell, &begun, rmw(2, 0x0f));
+        assert_eq!(races[0].earlier, write(1, 0x0f).record());
+        assert!(cell.holds(rmw(2, 0x0f)));
+    }
+
+    #[test]
+    fn a_compare_and_swap_that_failed_puts_back_what_gave_way() {
+        let cell = Shadow::<2>::new();
+        cell.access(write(1, 0xf0), &[]);
+        let begun = begin(&cell, rmw(2, 0x0f));
+        assert!(!cell.holds(write(1, 0xf0)));
+        let failed = access(2, 0x0f, Action::FailedRmw, RecordScope::Gpu);
+        assert_eq!(end(&cell, &begun, failed), []);
+        assert!(cell.holds(write(1, 0xf0)) && cell.holds(failed));
+    }
+
+    #[test]
+    fn an_announcement_conflicts_with_nothing_and_is_removed_by_who_observes() {
+        let cell = Shadow::<4>::new();
+        let late = begin(&cell, rmw(2, 0x0f));
+        let observer = begin(&cell, rmw(3, 0x0f));
+        assert_eq!(end(&cell, &observer, rmw(3, 0x0f)), []);
+        assert_eq!(end(&cell, &late, rmw(2, 0x0f)), []);
+        assert!(!cell.holds(rmw(2, 0x0f)), "3 may have gone on");
+        assert_eq!(cell.access(write(3, 0x0f), &[]), (vec![], None));
+    }
+
+    #[test]
+    fn a_strong_store_observes_nothing() {
+        let cell = Shadow::<4>::new();
+        let late = begin(&cell, rmw(2, 0x0f));
+        let store = access(3, 0x0f, Action::Write, RecordScope::Gpu);
+        let begun = begin(&cell, store);
+        assert_eq!(end(&cell, &begun, store), []);
+        assert_eq!(end(&cell, &late, rmw(2, 0x0f)), []);
+        assert!(cell.holds(rmw(2, 0x0f)));
     }
 
     #[test]

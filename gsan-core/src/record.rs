@@ -124,7 +124,7 @@ pub struct RecordFields {
     pub thread: ThreadId,
     /// When, on the thread's own count.
     pub epoch: Epoch,
-    /// Which bytes of the granule; at least one.
+    /// Which bytes of the granule; 0 only announces an access ([`crate::cell`]).
     pub mask: u8,
     /// Whether it wrote.
     pub write: bool,
@@ -143,7 +143,6 @@ impl Record {
     /// Packs the fields.
     #[inline]
     pub const fn new(fields: RecordFields) -> Record {
-        debug_assert!(fields.mask != 0);
         let site = if fields.site.0 > MAX_SITE {
             SiteId::UNKNOWN.0
         } else {
@@ -243,7 +242,8 @@ impl Token {
 pub struct SyncFields {
     /// Who published last.
     pub publisher: ThreadId,
-    /// The bytes that may carry values of release sequences; at least one.
+    /// The bytes that may carry values of release sequences; 0 when they have all been written
+    /// over, which late readers must still be able to tell.
     pub mask: u8,
     /// The widest scope of the parts.
     pub scope: RecordScope,
@@ -260,7 +260,6 @@ impl SyncRecord {
     /// Packs the fields.
     #[inline]
     pub const fn new(fields: SyncFields) -> SyncRecord {
-        debug_assert!(fields.mask != 0);
         SyncRecord(
             fields.publisher.0 as u64
                 | (fields.mask as u64) << MASK_SHIFT
@@ -304,11 +303,10 @@ impl SyncRecord {
         }
     }
 
-    /// The record without the bytes of `mask`, or `None` when no byte is left.
+    /// The record without the bytes of `mask`.
     #[inline]
-    pub const fn without(self, mask: u8) -> Option<SyncRecord> {
-        let left = SyncRecord(self.0 & !((mask as u64) << MASK_SHIFT));
-        if left.mask() == 0 { None } else { Some(left) }
+    pub const fn without(self, mask: u8) -> SyncRecord {
+        SyncRecord(self.0 & !((mask as u64) << MASK_SHIFT))
     }
 
     /// The word.
@@ -350,6 +348,12 @@ impl Word {
             Word::Ordinary(record) => record.0,
             Word::Sync(record) => record.0,
         }
+    }
+
+    /// The bytes it is about.
+    #[inline]
+    pub const fn mask(self) -> u8 {
+        (self.bits() >> MASK_SHIFT) as u8
     }
 
     /// The access, if it is one.
@@ -466,18 +470,15 @@ mod tests {
         }
 
         #[test]
-        fn a_sync_record_loses_bytes_until_it_is_gone(mask in 1u8.., gone: u8) {
+        fn a_sync_record_loses_bytes_and_keeps_the_rest(mask: u8, gone: u8) {
             let record = SyncRecord::new(SyncFields {
                 publisher: ThreadId(7),
                 mask,
                 scope: RecordScope::Gpu,
                 token: Token::MAX,
             });
-            let left = record.without(gone);
-            prop_assert_eq!(left.map_or(0, SyncRecord::mask), mask & !gone);
-            if let Some(left) = left {
-                prop_assert_eq!(left.fields(), SyncFields { mask: mask & !gone, ..record.fields() });
-            }
+            let left = record.without(gone).fields();
+            prop_assert_eq!(left, SyncFields { mask: mask & !gone, ..record.fields() });
         }
     }
 }

@@ -1,0 +1,108 @@
+//! History: which CTA had which thread id when, so that a race names its earlier side.
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crate::atomics::{Atomic, Memory};
+use crate::clock::Epoch;
+use crate::ids::{LaunchId, ThreadId};
+
+/// One CTA that had a thread id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PastCta {
+    /// Its first epoch.
+    pub start: Epoch,
+    /// Its launch, on the device of the id.
+    pub launch: LaunchId,
+    /// Its position in the grid, in whatever form the one who starts CTAs gives it.
+    pub coordinates: u64,
+}
+
+/// The last few CTAs of every thread id: a ring per id, written by the holder of the slot.
+#[derive(Debug)]
+pub struct History<'m, M: Memory> {
+    /// How many CTAs started on each id.
+    starts: &'m [M::U32],
+    /// Word 0: `start << 40 | launch << 8 | 1`; 0 while it is written. Word 1: coordinates.
+    entries: &'m [M::U64],
+}
+
+impl<'m, M: Memory> History<'m, M> {
+    /// 64-bit words of an entry.
+    pub const ENTRY_WORDS: usize = 2;
+
+    /// The history in this memory; every id has the same number of entries.
+    pub const fn new(starts: &'m [M::U32], entries: &'m [M::U64]) -> Self {
+        History { starts, entries }
+    }
+
+    fn ring(&self, id: ThreadId) -> &'m [M::U64] {
+        let words = self.entries.len() / self.starts.len();
+        &self.entries[id.0 as usize * words..][..words]
+    }
+
+    /// Remembers that `cta` starts on `id`. By the holder of the slot.
+    pub fn start(&self, id: ThreadId, cta: PastCta) {
+        let starts = &self.starts[id.0 as usize];
+        let ring = self.ring(id);
+        let count = ring.len() / Self::ENTRY_WORDS;
+        if count == 0 {
+            return;
+        }
+        let number = starts.load(Relaxed);
+        let at = number as usize % count * Self::ENTRY_WORDS;
+        ring[at].store(0, Relaxed);
+        M::fence(Release);
+        ring[at + 1].store(cta.coordinates, Relaxed);
+        let word = u64::from(cta.start.get()) << 40 | u64::from(cta.launch.0) << 8 | 1;
+        ring[at].store(word, Release);
+        starts.store(number.wrapping_add(1), Relaxed);
+    }
+
+    /// The CTA that had `id` at `epoch`, or `None` if it is forgotten.
+    pub fn find(&self, id: ThreadId, epoch: Epoch) -> Option<PastCta> {
+        self.ring(id)
+            .chunks_exact(Self::ENTRY_WORDS)
+            .filter_map(|entry| {
+                let word = entry[0].load(Acquire);
+                let coordinates = entry[1].load(Relaxed);
+                M::fence(Acquire);
+                if word == 0 || entry[0].load(Relaxed) != word {
+                    return None;
+                }
+                Some(PastCta {
+                    start: Epoch::from_bits(word >> 40),
+                    launch: LaunchId((word >> 8) as u32),
+                    coordinates,
+                })
+            })
+            .filter(|cta| cta.start <= epoch)
+            .max_by_key(|cta| cta.start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::atomics::{Native, words};
+
+    #[test]
+    fn the_newest_cta_that_started_by_then_is_meant() {
+        let (starts, entries) = (words(2, 0), words(2 * 2 * 2, 0));
+        let history = History::<Native>::new(&starts, &entries);
+        let cta = |start: u32| PastCta {
+            start: Epoch::new(start).unwrap(),
+            launch: LaunchId(u32::MAX - start),
+            coordinates: u64::from(start) << 32,
+        };
+        let at = |epoch: u32| history.find(ThreadId(1), Epoch::new(epoch).unwrap());
+        history.start(ThreadId(1), cta(2));
+        history.start(ThreadId(1), cta(5));
+        assert_eq!(at(1), None);
+        assert_eq!(at(4), Some(cta(2)));
+        assert_eq!(at(9), Some(cta(5)));
+        history.start(ThreadId(1), cta(10));
+        assert_eq!(at(4), None, "overwritten");
+        assert_eq!(at(9), Some(cta(5)));
+        assert_eq!(history.find(ThreadId(0), Epoch::MAX), None);
+    }
+}

@@ -1,0 +1,107 @@
+//! Cluster barriers and mbarriers: arrivals release into the running phase, completed waits
+//! acquire the phase.
+//!
+//! The counts mirror the hardware's, as far as arrivals are reported. They may lag behind; a wait
+//! that has returned proves that its phase is complete, whatever the mirror says.
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use super::cta::{Cta, sync_of};
+use crate::atomics::{Atomic, Memory};
+use crate::loss::Loss;
+use crate::record::RecordScope;
+
+/// One barrier object.
+#[derive(Debug)]
+pub struct Meeting<'m, M: Memory> {
+    /// Word 0: a sync record of all arrivals so far. Words 1 and 2: the same, as it was when the
+    /// newest phase of parity 0 and 1 was complete. Word 3: `phase << 40 | pending << 20 |
+    /// expected`, where `phase` counts completed phases.
+    words: &'m [M::U64],
+}
+
+const COUNT_BITS: u32 = 20;
+const COUNT: u64 = (1 << COUNT_BITS) - 1;
+
+impl<'m, M: Memory> Meeting<'m, M> {
+    /// 64-bit words of a barrier object.
+    pub const WORDS: usize = 4;
+
+    /// The barrier object in `words`.
+    pub fn new(words: &'m [M::U64]) -> Self {
+        debug_assert_eq!(words.len(), Self::WORDS);
+        Meeting { words }
+    }
+
+    /// Initialised, again or for the first time: `expected` arrivals complete a phase, or none
+    /// ever do if it is 0. Phase 0 runs.
+    pub fn reset(&self, expected: u32) {
+        for word in &self.words[..3] {
+            word.store(0, Relaxed);
+        }
+        let expected = u64::from(expected) & COUNT;
+        self.words[3].store(expected << COUNT_BITS | expected, Release);
+    }
+
+    /// `count` arrivals are about to happen; `releases` says whether they publish.
+    pub fn arrive(&self, cta: Cta<'_, M>, releases: bool, count: u32) {
+        if releases {
+            let own = cta.publish();
+            cta.release_into(&self.words[0], own, u8::MAX, RecordScope::Gpu);
+        }
+        let mut state = self.words[3].load(Acquire);
+        loop {
+            let (pending, expected) = (state >> COUNT_BITS & COUNT, state & COUNT);
+            if expected == 0 {
+                return;
+            }
+            let left = pending.saturating_sub(count.into());
+            if left == 0 {
+                self.complete(state);
+                return;
+            }
+            let next = state & !(COUNT << COUNT_BITS) | left << COUNT_BITS;
+            match self.words[3].compare_exchange(state, next, AcqRel, Acquire) {
+                Ok(_) => return,
+                Err(other) => state = other,
+            }
+        }
+    }
+
+    /// The running phase is complete.
+    pub fn complete_phase(&self) {
+        self.complete(self.words[3].load(Acquire));
+    }
+
+    /// The phase that runs according to `state` is complete, unless somebody else says so.
+    fn complete(&self, state: u64) {
+        let (phase, expected) = (state >> (2 * COUNT_BITS), state & COUNT);
+        let arrivals = self.words[0].load(Acquire);
+        self.words[1 + phase as usize % 2].store(arrivals, Release);
+        let phase = (phase + 1) & (u64::MAX >> (2 * COUNT_BITS));
+        let next = phase << (2 * COUNT_BITS) | expected << COUNT_BITS | expected;
+        let _ = self.words[3].compare_exchange(state, next, AcqRel, Relaxed);
+    }
+
+    /// A wait for the phase of `parity` has returned.
+    pub fn wait(&self, cta: Cta<'_, M>, parity: u32) {
+        let state = self.words[3].load(Acquire);
+        if (state >> (2 * COUNT_BITS)) & 1 == u64::from(parity & 1) {
+            cta.count(Loss::BarrierMismatch);
+            self.complete(state);
+        }
+        self.acquire(cta, parity);
+    }
+
+    /// A wait for the newest completed phase has returned.
+    pub fn wait_newest(&self, cta: Cta<'_, M>) {
+        let phase = self.words[3].load(Acquire) >> (2 * COUNT_BITS);
+        self.acquire(cta, (phase as u32).wrapping_sub(1));
+    }
+
+    fn acquire(&self, cta: Cta<'_, M>, parity: u32) {
+        if let Some(arrivals) = sync_of(self.words[1 + parity as usize % 2].load(Acquire)) {
+            cta.acquire(arrivals);
+        }
+    }
+}

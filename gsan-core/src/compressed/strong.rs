@@ -1,0 +1,285 @@
+//! Strong accesses of a CTA, and its ordinary ones: what they do to a cell.
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+
+use super::cta::{Cta, Released, sync_of};
+use super::system::RUNNING;
+use crate::atomics::{Atomic, Essential, Memory};
+use crate::cell::{Announced, Cell, CellAccess, Conflict};
+use crate::clock::Epoch;
+use crate::event::Action;
+use crate::ids::SiteId;
+use crate::loss::Loss;
+use crate::record::{RecordScope, SyncRecord};
+use crate::reservoir::Sampler;
+use crate::scope::Order;
+
+/// How often a release tries to change the sync word before it exchanges a TOP publication in.
+const ATTEMPTS: usize = 8;
+
+/// The part of a strong access that falls into one granule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StrongAccess {
+    /// Which bytes; at least one.
+    pub mask: u8,
+    /// At begin what will be tried, at end what came of it.
+    pub action: Action,
+    /// Not weak.
+    pub order: Order,
+    /// How far; not [`RecordScope::NotAtomic`].
+    pub scope: RecordScope,
+    /// Where in the source.
+    pub site: SiteId,
+    /// The position of the thread in its CTA.
+    pub thread: u32,
+}
+
+/// What a strong access keeps from its begin to its end.
+#[derive(Clone, Copy, Debug)]
+pub struct Begun<const S: usize> {
+    /// Word 0 as it was found.
+    found: u64,
+    /// Word 0 as it was left.
+    left: u64,
+    epoch: Epoch,
+    announced: Announced<S>,
+}
+
+impl<M: Memory> Cta<'_, M> {
+    /// An ordinary access: checks it, and records it, before the instruction.
+    pub fn weak<const S: usize>(
+        self,
+        cell: Cell<'_, M::U64, S>,
+        mask: u8,
+        action: Action,
+        site: SiteId,
+        sampler: Sampler,
+        race: impl FnMut(Conflict),
+    ) {
+        if let Some(access) = self.weak_access(self.touch(), mask, action, site) {
+            self.count_if(cell.access(&access, &self, sampler, race));
+        }
+    }
+
+    /// An asynchronous copy was issued: checks it with the clock of now, and records that it is
+    /// running.
+    pub fn issue<const S: usize>(
+        self,
+        cell: Cell<'_, M::U64, S>,
+        mask: u8,
+        action: Action,
+        site: SiteId,
+        sampler: Sampler,
+        race: impl FnMut(Conflict),
+    ) {
+        if let Some(access) = self.weak_access(RUNNING, mask, action, site) {
+            self.touch();
+            self.count_if(cell.access(&access, &self, sampler, race));
+        }
+    }
+
+    /// The copy is done: it counts as made now.
+    pub fn complete<const S: usize>(
+        self,
+        cell: Cell<'_, M::U64, S>,
+        mask: u8,
+        action: Action,
+        site: SiteId,
+        sampler: Sampler,
+        race: impl FnMut(Conflict),
+    ) {
+        let running = self.weak_access(RUNNING, mask, action, site);
+        let done = self.weak_access(self.touch(), mask, action, site);
+        if let (Some(running), Some(done)) = (running, done)
+            && !cell.settle(running.record(), done.record())
+        {
+            self.count_if(cell.access(&done, &self, sampler, race));
+        }
+    }
+
+    fn weak_access(
+        self,
+        epoch: Epoch,
+        mask: u8,
+        action: Action,
+        site: SiteId,
+    ) -> Option<CellAccess> {
+        Some(CellAccess {
+            thread: self.id()?,
+            epoch,
+            mask,
+            action,
+            scope: RecordScope::NotAtomic,
+            site,
+        })
+    }
+
+    /// A strong access is about to be executed.
+    pub fn begin<const S: usize>(
+        self,
+        cell: Cell<'_, M::U64, S>,
+        access: &StrongAccess,
+        sampler: Sampler,
+    ) -> Begun<S> {
+        let word = cell.sync_word();
+        let mut epoch = None;
+        let mut publishes = false;
+        let (found, left) = if access.action.writes() && access.order.releases() {
+            let own = self.publish();
+            epoch = Some(own.epoch);
+            publishes = true;
+            self.release_into(word, own, access.mask, access.scope)
+        } else if access.action.writes()
+            && let Some((own, scope)) = self.fenced()
+        {
+            self.release_into(word, own, access.mask, scope)
+        } else {
+            let found = word.load(Acquire);
+            (found, found)
+        };
+        let epoch = epoch.unwrap_or_else(|| self.touch());
+        let announced = match self.cell_access(access, epoch) {
+            Some(access_) => cell.announce(&access_, publishes, access.thread, &self, sampler),
+            None => Announced::none(),
+        };
+        // Whoever observes the value sees the announcement, and what was published.
+        M::essential_fence(Essential::AtomicAnnounced, AcqRel);
+        Begun {
+            found,
+            left,
+            epoch,
+            announced,
+        }
+    }
+
+    /// The strong access begun was executed.
+    pub fn end<const S: usize>(
+        self,
+        cell: Cell<'_, M::U64, S>,
+        begun: &Begun<S>,
+        access: &StrongAccess,
+        sampler: Sampler,
+        race: impl FnMut(Conflict),
+    ) {
+        M::fence(AcqRel);
+        let acquires = access.order.acquires() && access.action.returns_value();
+        if access.action.returns_value() {
+            self.observe(cell.sync_word().load(Acquire), begun, access, acquires);
+        }
+        if access.action == Action::FailedRmw && access.order.releases() {
+            self.count(Loss::FailedRelease);
+        }
+        let Some(access) = self.cell_access(access, begun.epoch) else {
+            return;
+        };
+        let announced = &begun.announced;
+        let loss = cell.finish::<M>(announced, &access, acquires, &self, sampler, race);
+        self.count_if(loss);
+    }
+
+    fn cell_access(self, access: &StrongAccess, epoch: Epoch) -> Option<CellAccess> {
+        Some(CellAccess {
+            thread: self.id()?,
+            epoch,
+            mask: access.mask,
+            action: access.action,
+            scope: access.scope,
+            site: access.site,
+        })
+    }
+
+    fn count_if(self, loss: Option<Loss>) {
+        if let Some(loss) = loss {
+            self.count(loss);
+        }
+    }
+
+    /// Publishes `own` together with what the sync word says. Returns what was there, and what is
+    /// there now.
+    pub(super) fn release_into(
+        self,
+        word: &M::U64,
+        own: Released,
+        mask: u8,
+        scope: RecordScope,
+    ) -> (u64, u64) {
+        let mut found = word.load(Acquire);
+        for _ in 0..ATTEMPTS {
+            let new = self.joined(sync_of(found), own, mask, scope).bits();
+            if new == found {
+                return (found, found);
+            }
+            if !M::keeps(Essential::SyncWordCompared) {
+                word.store(new, Release);
+                return (found, new);
+            }
+            let order = M::order(Essential::SyncWordAfterPublication, AcqRel);
+            match word.compare_exchange(found, new, order, Acquire) {
+                Ok(_) => return (found, new),
+                Err(other) => found = other,
+            }
+        }
+        let top = self.top_word().bits();
+        (word.swap(top, AcqRel), top)
+    }
+
+    /// A strong read returned a value that one of the release sequences may have brought which
+    /// the sync word tells of: as it was found, as it is `now`, or in between.
+    fn observe<const S: usize>(
+        self,
+        now: u64,
+        begun: &Begun<S>,
+        access: &StrongAccess,
+        acquires: bool,
+    ) {
+        let learn = |sync: SyncRecord| {
+            if acquires {
+                self.acquire(sync);
+            } else {
+                self.saw(sync);
+            }
+        };
+        let may_have_been_read = |sync: &SyncRecord| {
+            sync.mask() & access.mask != 0 && (!acquires || self.reaches(*sync, access.scope))
+        };
+        if let Some(sync) = sync_of(begun.found).filter(may_have_been_read) {
+            learn(sync);
+        }
+        let Some(now) = sync_of(now) else { return };
+        let left = sync_of(begun.left);
+        if left.is_some_and(|left| same_publication(left, now)) {
+            if may_have_been_read(&now) {
+                learn(now);
+            }
+            return;
+        }
+        if acquires && access.scope == RecordScope::Cta {
+            return;
+        }
+        // Others released meanwhile. Their parts are not told apart: any may have been read.
+        let generation = |sync: SyncRecord| {
+            let device = self.system.topology().device(sync.publisher());
+            let publication = self.system.publications(device).read(sync.token())?;
+            Some(publication.generation)
+        };
+        let continued = match left {
+            None => generation(now) == Some(0),
+            Some(left) => {
+                let now = generation(now);
+                now.is_some() && now == generation(left)
+            }
+        };
+        if continued {
+            learn(now);
+        } else if acquires {
+            // One sequence has ended and another begun: what was in between is not known.
+            self.acquire_everything_so_far();
+        } else {
+            self.saw_too_much();
+        }
+    }
+}
+
+fn same_publication(a: SyncRecord, b: SyncRecord) -> bool {
+    a.token() == b.token() && a.publisher() == b.publisher()
+}
