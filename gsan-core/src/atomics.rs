@@ -50,8 +50,6 @@ pub enum Essential {
     SlotGivenBack,
     /// The lock of a CTA is released after what it protects was changed.
     LockReleased,
-    /// A private clock is filled before it is pointed at.
-    ClockFilled,
     /// A ring entry is filled before it is said to be complete.
     EntryFilled,
     /// A ring entry is looked at again after it was read.
@@ -59,8 +57,6 @@ pub enum Essential {
     /// A publication is claimed after its clock is known, and a checkpoint copies after it has
     /// read the head.
     HeadBeforeCheckpoint,
-    /// The sync word changes after the publication it names.
-    SyncWordAfterPublication,
     /// The sync word changes only from what was found there.
     SyncWordCompared,
     /// A release that meets a sequence takes the sequence along.

@@ -101,24 +101,27 @@ impl<A: Atomic<Value = u64>, const S: usize> Cell<'_, A, S> {
         acquires: bool,
         past: &impl Past,
         sampler: Sampler,
-        race: impl FnMut(Conflict),
+        mut race: impl FnMut(Conflict),
     ) -> Option<Loss> {
         let place = usize::from(announced.place);
         let mut words = self.load();
         let holds = place != 0 && words[place] == announced.mark;
         let mut unchanged = 0;
-        for index in 0..S {
-            if digest(words[index]) == announced.digests[index] {
-                unchanged |= 1 << index;
-            }
+        for (index, (&word, &begin)) in words.iter().zip(&announced.digests).enumerate() {
+            unchanged |= u8::from(digest(word) == begin) << index;
         }
         if access.action.reads() {
             self.remove_announcements(&words, announced.mark, access, acquires, past);
         }
-        let now = words;
-        if place != 0 {
+        if holds {
             words[place] = announced.evicted;
             unchanged |= 1 << place;
+        } else if place != 0 {
+            let evicted = core::array::from_fn(|index| match index {
+                1 => announced.evicted,
+                _ => 0,
+            });
+            super::survey::<S>(&evicted, access, past, ALL, &mut race);
         }
         let survey = survey(&words, access, past, unchanged, race);
         if !access.action.writes() {
@@ -130,13 +133,11 @@ impl<A: Atomic<Value = u64>, const S: usize> Cell<'_, A, S> {
                     Relaxed,
                     Relaxed,
                 );
-                return self.update(words, &survey, access, past, sampler);
             }
-            let survey = super::survey(&now, access, past, 0, |_| {});
-            return self.update(now, &survey, access, past, sampler);
+            return self.update(words, &survey, access, past, sampler);
         }
         let mut gone = survey.observed | survey.superseded;
-        if place != 0 {
+        if holds {
             gone &= !(1 << place);
         }
         if survey.equal {
@@ -201,13 +202,13 @@ impl<A: Atomic<Value = u64>, const S: usize> Cell<'_, A, S> {
         acquires: bool,
         past: &impl Past,
     ) {
-        for index in 1..S {
-            let Word::Ordinary(mark) = Word::from_bits(words[index]) else {
+        for (word, &found) in self.words.iter().zip(words).skip(1) {
+            let Word::Ordinary(mark) = Word::from_bits(found) else {
                 continue;
             };
             let known = mark.write() && acquires && access.cover_each_other(mark, past);
-            if mark.mask() == 0 && words[index] != own && !known {
-                self.words[index].store(0, Relaxed);
+            if mark.mask() == 0 && found != own && !known {
+                word.store(0, Relaxed);
             }
         }
     }

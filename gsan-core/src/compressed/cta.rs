@@ -660,8 +660,7 @@ impl<'a, M: Memory> Cta<'a, M> {
     fn make_private(self) -> Option<Vector<'a, M>> {
         let pool = self.system.pool(self.launch.device);
         let index = pool.take(self.state.id.load(Relaxed))?;
-        let order = M::order(Essential::ClockFilled, Release);
-        self.state.private.store(index as u32 + 1, order);
+        self.state.private.store(index as u32 + 1, Release);
         Some(pool.clock(index))
     }
 

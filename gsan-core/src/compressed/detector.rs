@@ -569,13 +569,15 @@ impl<const S: usize> CompressedDetector<S> {
     fn fence(&mut self, thread: Thread, kind: FenceKind, scope: Scope) -> Result<(), EventError> {
         self.check_thread(thread)?;
         let scope = RecordScope::from(scope);
-        self.with(thread.cta, |resident| {
-            if matches!(kind, FenceKind::AcqRel | FenceKind::Acquire | FenceKind::Sc) {
+        self.with(thread.cta, |resident| match kind {
+            FenceKind::Acquire => resident.acquire_fence(scope),
+            FenceKind::Release => resident.release_fence(scope),
+            FenceKind::AcqRel => {
                 resident.acquire_fence(scope);
-            }
-            if matches!(kind, FenceKind::AcqRel | FenceKind::Release | FenceKind::Sc) {
                 resident.release_fence(scope);
             }
+            FenceKind::Sc => resident.sequential_fence(scope),
+            FenceKind::ProxyAsync => {}
         });
         Ok(())
     }
@@ -613,10 +615,18 @@ impl<const S: usize> CompressedDetector<S> {
         Ok(())
     }
 
+    /// A copy is done, as far as `completion` says. It stays known until its CTA exits: it may be
+    /// waited for again.
     fn copy_done(&mut self, id: AsyncId, completion: Completion) {
         if let Some(copy) = self.copies.get(&id).cloned() {
             let done = self.copy(&copy, completion, false);
             debug_assert!(done.is_ok(), "its ranges were accepted at issue");
+        }
+        if let Some(copy) = self.copies.get_mut(&id) {
+            copy.reads.clear();
+            if completion == Completion::Full {
+                copy.writes.clear();
+            }
         }
     }
 
@@ -661,7 +671,6 @@ impl<const S: usize> CompressedDetector<S> {
         let copy = self.copies.get(&id).ok_or(EventError::UnknownCopy(id))?;
         let cta = copy.cta;
         self.copy_done(id, Completion::Full);
-        self.copies.remove(&id);
         if self.meeting(at).is_some() {
             let view = MeetingView::new(&self.meetings[&at]);
             self.with(cta, |resident| view.arrive(resident, true, 1));
@@ -775,16 +784,6 @@ impl<const S: usize> Detector for CompressedDetector<S> {
                     return Err(EventError::UnknownCopy(*id));
                 }
                 self.copy_done(*id, *completion);
-                match completion {
-                    Completion::Full => {
-                        self.copies.remove(id);
-                    }
-                    Completion::ReadsOnly => {
-                        if let Some(copy) = self.copies.get_mut(id) {
-                            copy.reads.clear();
-                        }
-                    }
-                }
             }
             Event::AsyncArrive { id, at } => self.copy_arrives(*id, *at)?,
             Event::Forget(range) => {

@@ -72,8 +72,9 @@ impl<M: Memory> Cta<'_, M> {
         sampler: Sampler,
         race: impl FnMut(Conflict),
     ) {
-        if let Some(access) = self.weak_access(RUNNING, mask, action, site) {
-            self.touch();
+        // A thread that has used up its epochs counts as ordered whatever it does.
+        let epoch = self.touch().max(RUNNING);
+        if let Some(access) = self.weak_access(epoch, mask, action, site) {
             self.count_if(cell.access(&access, &self, sampler, race));
         }
     }
@@ -194,6 +195,21 @@ impl<M: Memory> Cta<'_, M> {
         }
     }
 
+    /// `fence.sc`: an acquire and a release fence that also comes after every such fence before
+    /// it, as far as their scopes reach (PTX ISA, "Fence-SC order").
+    pub fn sequential_fence(self, scope: RecordScope) {
+        self.acquire_fence(scope);
+        if scope != RecordScope::Cta {
+            let own = self.publish();
+            let word = self.system.sequential();
+            let (found, _) = self.release_into(word, own, u8::MAX, scope);
+            if let Some(found) = sync_of(found).filter(|found| self.reaches(*found, scope)) {
+                self.acquire(found);
+            }
+        }
+        self.release_fence(scope);
+    }
+
     /// Publishes `own` together with what the sync word says. Returns what was there, and what is
     /// there now.
     pub(super) fn release_into(
@@ -213,8 +229,7 @@ impl<M: Memory> Cta<'_, M> {
                 word.store(new, Release);
                 return (found, new);
             }
-            let order = M::order(Essential::SyncWordAfterPublication, AcqRel);
-            match word.compare_exchange(found, new, order, Acquire) {
+            match word.compare_exchange(found, new, AcqRel, Acquire) {
                 Ok(_) => return (found, new),
                 Err(other) => found = other,
             }

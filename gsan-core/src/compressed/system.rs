@@ -91,6 +91,8 @@ pub struct System<M: Memory> {
     high_water: Vec<M::U32>,
     starts: Vec<M::U32>,
     history: Vec<M::U64>,
+    /// The sync word of all sequentially consistent fences.
+    sequential: M::U64,
     devices: Vec<DeviceMemory<M>>,
 }
 
@@ -124,6 +126,7 @@ impl<M: Memory> System<M> {
             high_water: words(topology.banks() as usize, 0),
             starts: words(ids, 0),
             history: words(ids * sizes.history * History::<M>::ENTRY_WORDS, 0),
+            sequential: M::U64::new(0),
             devices: (0..topology.devices()).map(|_| device()).collect(),
         }
     }
@@ -137,6 +140,7 @@ impl<M: Memory> System<M> {
             zero(words, 0);
         }
         zero(&self.history, 0);
+        self.sequential.store(0, Relaxed);
         for device in &self.devices {
             zero(&device.publications, 0);
             zero(&device.snapshot_states, 0);
@@ -188,6 +192,11 @@ impl<M: Memory> System<M> {
     /// Which CTAs had which ids.
     pub fn history(&self) -> History<'_, M> {
         History::new(&self.starts, &self.history)
+    }
+
+    /// The sync word of all sequentially consistent fences.
+    pub(super) const fn sequential(&self) -> &M::U64 {
+        &self.sequential
     }
 
     fn shape(&self) -> Shape {
