@@ -111,6 +111,11 @@
 #define GSAN_LAUNCH_GRAPH 8u
 /* Of the rows carried over: the frontier's. */
 #define GSAN_LAUNCH_FRONTIER_CARRIED 0x80000000u
+/* In the launch index that a kernel is given, the lowest bit of the launch's number plus
+ * 1, or of 0 where it is not known beforehand (graphs); below lies the entry of the table
+ * of descriptors.
+ */
+#define GSAN_LAUNCH_INDEX_NUMBER_SHIFT 32u
 
 /* Flags of a resident CTA. */
 
@@ -155,7 +160,7 @@
 /* The state region. */
 
 /* The version of the layout; processes that share memory must agree. */
-#define GSAN_STATE_VERSION 1u
+#define GSAN_STATE_VERSION 2u
 /* First word of a state region: "GSAN" and the version would differ in every other use. */
 #define GSAN_STATE_MAGIC 0x4753414eu
 /* The most devices a topology may have. */
@@ -172,6 +177,12 @@
 #define GSAN_STATE_KERNELS 0x1000u
 /* Bytes for the names of kernels. */
 #define GSAN_STATE_KERNEL_TEXT_BYTES 0x100000u
+/* How many words map kernel, file pointer and line to a site; a power of two. */
+#define GSAN_STATE_SITE_KEYS 0x2000u
+/* How many words count races that are alike; a power of two. */
+#define GSAN_STATE_RACE_FILTER 0x1000u
+/* Bytes from the state region of one device to that of the next. */
+#define GSAN_STATE_STRIDE UINT64_C(0x40000000)
 /* Flag: an overrun of a ring ends the program. */
 #define GSAN_STATE_HALT_ON_OVERRUN 1u
 /* Flag: a race ends the program. */
@@ -323,7 +334,7 @@ struct gsan_launch_descriptor {
     uint32_t ctas;
     /* GSAN_LAUNCH_*. */
     uint32_t flags;
-    /* The kernel's number in the table of names. */
+    /* The kernel's number in the table of names; 0: it has none. */
     uint32_t kernel;
     /* The own bank, counted over all devices. */
     uint32_t bank;
@@ -469,10 +480,16 @@ struct gsan_thread_state {
     uint64_t fence;
     /* The sync words it acquired last, so as not to merge them again. */
     uint64_t acquired[4];
-    /* Its position in the grid, 21 bits for each dimension, x lowest. */
+    /* Its position in the grid: x + y * grid.x + z * grid.x * grid.y. */
     uint64_t coordinates;
+    /* Which rows it carries over to the completion, as in LaunchState. */
+    uint32_t carries;
+    /* Reads not kept because their cell was full; added to the device's losses at exit. */
+    uint32_t not_sampled;
+    /* Records evicted because their cell was full; the same. */
+    uint32_t evicted;
     /* 0. */
-    uint64_t reserved[10];
+    uint32_t reserved[17];
 };
 GSAN_STATIC_ASSERT(sizeof(struct gsan_thread_state) == 256);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, own_row) == 0);
@@ -501,7 +518,10 @@ GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, acquired_count) == 124);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, fence) == 128);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, acquired) == 136);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, coordinates) == 168);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, reserved) == 176);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, carries) == 176);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, not_sampled) == 180);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, evicted) == 184);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, reserved) == 188);
 
 /* One start of a CTA. Each thread id has a ring of them, which the holder of the slot alone writes: an
  * access at epoch e was made by the CTA with the newest start not after e.
@@ -821,12 +841,16 @@ struct gsan_offsets {
     uint32_t kernels;
     /* The names of kernels. */
     uint32_t kernel_texts;
+    /* Hashes of kernel, file pointer and line, with the site in the low bits: a u64 each. */
+    uint32_t site_keys;
+    /* Counts of races that are alike: a u64 each. */
+    uint32_t race_filter;
     /* Rows of streams, events and graphs, up to the end of the region. */
     uint32_t rows;
     /* The end of the region. */
     uint32_t end;
     /* 0. */
-    uint32_t reserved[12];
+    uint32_t reserved[10];
 };
 GSAN_STATIC_ASSERT(sizeof(struct gsan_offsets) == 128);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, slot_masks) == 0);
@@ -847,9 +871,11 @@ GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, sites) == 56);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, site_texts) == 60);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, kernels) == 64);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, kernel_texts) == 68);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, rows) == 72);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, end) == 76);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, reserved) == 80);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, site_keys) == 72);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, race_filter) == 76);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, rows) == 80);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, end) == 84);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_offsets, reserved) == 88);
 
 /* The start of a device's state region. The first line is Constants. */
 struct gsan_global_state {

@@ -14,6 +14,10 @@ pub mod launch_flags {
         pub const GRAPH: u32 = 8;
         /// Of the rows carried over: the frontier's.
         pub const FRONTIER_CARRIED: u32 = 1 << 31;
+        /// In the launch index that a kernel is given, the lowest bit of the launch's number plus
+        /// 1, or of 0 where it is not known beforehand (graphs); below lies the entry of the table
+        /// of descriptors.
+        pub const INDEX_NUMBER_SHIFT: u32 = 32;
     }
 }
 
@@ -44,7 +48,7 @@ structure! {
         pub ctas: u32,
         /// `GSAN_LAUNCH_*`.
         pub flags: u32,
-        /// The kernel's number in the table of names.
+        /// The kernel's number in the table of names; 0: it has none.
         pub kernel: u32,
         /// The own bank, counted over all devices.
         pub bank: u32,
@@ -176,10 +180,16 @@ structure! {
         pub fence: u64,
         /// The sync words it acquired last, so as not to merge them again.
         pub acquired: [u64; 4],
-        /// Its position in the grid, 21 bits for each dimension, x lowest.
+        /// Its position in the grid: `x + y * grid.x + z * grid.x * grid.y`.
         pub coordinates: u64,
+        /// Which rows it carries over to the completion, as in [`LaunchState`].
+        pub carries: u32,
+        /// Reads not kept because their cell was full; added to the device's losses at exit.
+        pub not_sampled: u32,
+        /// Records evicted because their cell was full; the same.
+        pub evicted: u32,
         /// 0.
-        pub reserved: [u64; 10],
+        pub reserved: [u32; 17],
     }
 }
 

@@ -16,7 +16,7 @@ pub const STATE_STRIDE: u64 = 1 << 30;
 pub mod limits {
     constants! { "GSAN_STATE_":
         /// The version of the layout; processes that share memory must agree.
-        pub const VERSION: u32 = 1;
+        pub const VERSION: u32 = 2;
         /// First word of a state region: "GSAN" and the version would differ in every other use.
         pub const MAGIC: u32 = 0x4753_414e;
         /// The most devices a topology may have.
@@ -33,6 +33,12 @@ pub mod limits {
         pub const KERNELS: u32 = 4096;
         /// Bytes for the names of kernels.
         pub const KERNEL_TEXT_BYTES: u32 = 1 << 20;
+        /// How many words map kernel, file pointer and line to a site; a power of two.
+        pub const SITE_KEYS: u32 = 8192;
+        /// How many words count races that are alike; a power of two.
+        pub const RACE_FILTER: u32 = 4096;
+        /// Bytes from the state region of one device to that of the next.
+        pub const STRIDE: u64 = super::STATE_STRIDE;
         /// Flag: an overrun of a ring ends the program.
         pub const HALT_ON_OVERRUN: u32 = 1;
         /// Flag: a race ends the program.
@@ -122,12 +128,16 @@ structure! {
         pub kernels: u32,
         /// The names of kernels.
         pub kernel_texts: u32,
+        /// Hashes of kernel, file pointer and line, with the site in the low bits: a u64 each.
+        pub site_keys: u32,
+        /// Counts of races that are alike: a u64 each.
+        pub race_filter: u32,
         /// Rows of streams, events and graphs, up to the end of the region.
         pub rows: u32,
         /// The end of the region.
         pub end: u32,
         /// 0.
-        pub reserved: [u32; 12],
+        pub reserved: [u32; 10],
     }
 }
 
@@ -308,9 +318,11 @@ impl GlobalState {
             site_texts: part(limits::SITE_TEXT_BYTES, 1),
             kernels: part(limits::KERNELS, size_of::<KernelName>() as u32),
             kernel_texts: part(limits::KERNEL_TEXT_BYTES, 1),
+            site_keys: part(limits::SITE_KEYS, 8),
+            race_filter: part(limits::RACE_FILTER, 8),
             rows: part(0, 0),
             end: STATE_STRIDE as u32,
-            reserved: [0; 12],
+            reserved: [0; 10],
         };
         if end > STATE_STRIDE {
             return Err(ShapeError::TooLarge { needed: end });
@@ -472,7 +484,8 @@ mod tests {
                 size_of::<GlobalState>() as u32, o.slot_masks, o.high_water, o.epochs, o.starts,
                 o.history, o.threads, o.launches, o.publications, o.checkpoints,
                 o.checkpoint_epochs, o.snapshot_states, o.snapshots, o.private_taken,
-                o.private_clocks, o.sites, o.site_texts, o.kernels, o.kernel_texts, o.rows, o.end,
+                o.private_clocks, o.sites, o.site_texts, o.kernels, o.kernel_texts, o.site_keys,
+                o.race_filter, o.rows, o.end,
             ];
             prop_assert!(starts.is_sorted());
             prop_assert!(starts[1..].iter().all(|start| start % 256 == 0));
