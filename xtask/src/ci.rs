@@ -5,12 +5,13 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::cargo::{cargo, cargo_with, root};
+use crate::device::Device;
 use crate::header::Header;
 use crate::loom::Loom;
 use crate::test::Test;
 
-/// Check all that a change must pass: format, lints, Rust version, header, documentation, tests,
-/// models
+/// Check all that a change must pass: format, lints, Rust version, header, device libraries,
+/// documentation, tests, models
 #[derive(clap::Args)]
 pub(crate) struct Ci {}
 
@@ -37,6 +38,7 @@ impl Ci {
             ],
         )?;
         Header::check().run()?;
+        Device::check().run()?;
         Test::default().run()?;
         Loom::default().run()
     }

@@ -3,6 +3,7 @@
 mod bench;
 mod cargo;
 mod ci;
+mod device;
 mod gpu;
 mod header;
 mod loom;
@@ -24,6 +25,7 @@ struct Arguments {
 enum Task {
     Bench(bench::Bench),
     Ci(ci::Ci),
+    Device(device::Device),
     Header(header::Header),
     Loom(loom::Loom),
     Test(test::Test),
@@ -44,6 +46,7 @@ fn run(task: Task) -> Result<()> {
     match task {
         Task::Bench(task) => task.run(),
         Task::Ci(task) => task.run(),
+        Task::Device(task) => task.run(),
         Task::Header(task) => task.run(),
         Task::Loom(task) => task.run(),
         Task::Test(task) => task.run(),

@@ -1,0 +1,124 @@
+// The functions that Triton's instrumentation pass calls.
+//
+// All return nothing; flags are 32-bit integers. Accesses are checked before they are made. What is
+// not checked yet is counted; where it may order something, everything counts as ordered before
+// the CTA from then on, so that no race is invented.
+//
+// GSAN_RECORDS is the number of words in a cell: 2 or 4.
+
+#include "gsan/access.cuh"
+#include "gsan/residence.cuh"
+
+using namespace gsan;
+
+namespace {
+
+// Triton's numbers of memory orders.
+constexpr u32 kAcquire = 2;
+constexpr u32 kAcquireRelease = 4;
+
+GSAN_DEVICE bool acquires(u32 sem) {
+  return sem == kAcquire || sem == kAcquireRelease;
+}
+
+// Something was not checked.
+GSAN_DEVICE void not_instrumented(gsan_global_state* globals) {
+  Cta cta = Cta::current(globals);
+  if (cta.has_slot()) count(cta.region, GSAN_LOSS_NOT_INSTRUMENTED);
+}
+
+// The same, and the CTA may have acquired something.
+GSAN_DEVICE void not_ordered(gsan_global_state* globals) {
+  Cta cta = Cta::current(globals);
+  if (cta.has_slot()) cta.learn_everything(GSAN_LOSS_NOT_INSTRUMENTED);
+}
+
+}  // namespace
+
+GSAN_API void __triton_gsan_init(gsan_global_state* globals, const void* launch_table,
+                               u64 launch_index, u32 thread, u32, u32, const char*, u32) {
+  // A barrier of the group follows.
+  if (thread == 0) start(Cta::current(globals), GSAN_RECORDS, launch_table, launch_index);
+}
+
+GSAN_API void __triton_gsan_kernel_exit(gsan_global_state* globals, const void*, u64, u32 thread,
+                                      u32 threads, u32 barrier_id, const char*, u32) {
+  gsan::exit(Cta::current(globals), {thread, threads, barrier_id});
+}
+
+GSAN_API void __triton_gsan_grid_dependency_wait(gsan_global_state* globals, const void*, u64,
+                                               u32 thread, u32 threads, u32 barrier_id) {
+  grid_dependency_wait(Cta::current(globals), {thread, threads, barrier_id});
+}
+
+GSAN_API void __triton_gsan_load_tensor(gsan_global_state* globals, const void* args, u32 count,
+                                      u32 bytes, const char* file, u32 line) {
+  access_tensor<GSAN_RECORDS, GSAN_RACE_READ>(globals, args, count, bytes, {file, line});
+}
+
+GSAN_API void __triton_gsan_store_tensor(gsan_global_state* globals, const void* args, u32 count,
+                                       u32 bytes, const char* file, u32 line) {
+  access_tensor<GSAN_RECORDS, GSAN_RACE_WRITE>(globals, args, count, bytes, {file, line});
+}
+
+GSAN_API void __triton_gsan_load_tensor_desc(gsan_global_state* globals, const void*, const void*,
+                                           u32, const void*, u32, u32, u32, u32, const char*, u32) {
+  not_instrumented(globals);
+}
+
+GSAN_API void __triton_gsan_store_tensor_desc(gsan_global_state* globals, const void*, const void*,
+                                            u32, const void*, u32, u32, u32, u32, const char*,
+                                            u32) {
+  not_instrumented(globals);
+}
+
+GSAN_API void __triton_gsan_load_indexed_tensor_desc(gsan_global_state* globals, const void*,
+                                                   const void*, u32, u32, u32, u32, u32,
+                                                   const char*, u32) {
+  not_instrumented(globals);
+}
+
+GSAN_API void __triton_gsan_store_indexed_tensor_desc(gsan_global_state* globals, const void*,
+                                                    const void*, u32, u32, u32, u32, u32,
+                                                    const char*, u32) {
+  not_instrumented(globals);
+}
+
+GSAN_API void __triton_gsan_atomic_tensor_desc(gsan_global_state* globals, const void*, const void*,
+                                             u32, const void*, u32, u32, u32, u32, u32,
+                                             const char*, u32) {
+  not_instrumented(globals);
+}
+
+GSAN_API void __triton_gsan_atomic_begin_scalar(gsan_global_state* globals, void*, u32 pred, u64, u32,
+                                              u32, u32 sem, u32, const char*, u32) {
+  if (!pred) return;
+  if (acquires(sem)) {
+    not_ordered(globals);
+  } else {
+    not_instrumented(globals);
+  }
+}
+
+GSAN_API void __triton_gsan_atomic_end_scalar(void*, u32, u32, u32, u32, u32, const char*, u32) {}
+
+GSAN_API void __triton_gsan_cluster_barrier_init(void*, u32) {}
+
+GSAN_API void __triton_gsan_cluster_barrier_sync(gsan_global_state* globals, void*, u32 pred, u32,
+                                               u32, const char*, u32) {
+  if (pred) not_ordered(globals);
+}
+
+GSAN_API void __triton_gsan_mbarrier_table_init(void*, u32, u32) {}
+
+GSAN_API void __triton_gsan_mbarrier_init(void*, u32, u32, u32, u32, const char*, u32) {}
+
+GSAN_API void __triton_gsan_mbarrier_arrive(gsan_global_state* globals, void*, u32, u32 pred, u32,
+                                          u32, u32, u32, const char*, u32) {
+  if (pred) not_instrumented(globals);
+}
+
+GSAN_API void __triton_gsan_mbarrier_wait(gsan_global_state* globals, void*, u32, u32 pred, u32, u32,
+                                        const char*, u32) {
+  if (pred) not_ordered(globals);
+}

@@ -1,0 +1,246 @@
+// Cells: the shadow of one granule, checked and updated by every access.
+//
+// A cell is S words (2 or 4) that are read together, checked, and then changed by at most one store
+// of a record and some stores of 0. There is no lock. Word 0 may hold a sync record and changes by
+// compare-and-swap only; the other words are plain stores, so two accesses at once may lose a
+// record to each other, which loses a report.
+//
+// `P` tells what is known of the past: `is_ordered(thread, epoch)` and `is_same_device(thread)`.
+#pragma once
+
+#include "gsan/reservoir.cuh"
+
+namespace gsan {
+
+constexpr u32 kNoLoss = GSAN_LOSS_COUNT;
+
+// The part of an access that falls into one granule.
+struct CellAccess {
+  // The record it leaves: an access that reads and writes leaves a write.
+  u64 record;
+  // GSAN_RACE_READ, GSAN_RACE_WRITE or both.
+  u32 action;
+  // GSAN_SCOPE_*, as in the record.
+  u32 scope;
+
+  GSAN_DEVICE bool reads() const { return action & GSAN_RACE_READ; }
+  GSAN_DEVICE bool writes() const { return action & GSAN_RACE_WRITE; }
+  GSAN_DEVICE u32 mask() const { return record_mask(record); }
+
+  // Whether one of the two writes.
+  GSAN_DEVICE bool conflicts(u64 earlier) const { return writes() || record_writes(earlier); }
+
+  // What the access does to `earlier`, with which it conflicts. It reads before it writes.
+  GSAN_DEVICE u32 kind(u64 earlier) const {
+    if (!record_writes(earlier)) return GSAN_RACE_WRITE_AFTER_READ;
+    return reads() ? GSAN_RACE_READ_AFTER_WRITE : GSAN_RACE_WRITE_AFTER_WRITE;
+  }
+
+  // Whether every access that `earlier` could race with, and that is not ordered after this one,
+  // races with this one as well. `earlier` is ordered before it and covered by it.
+  template <class P>
+  GSAN_DEVICE bool supersedes(u64 earlier, const P& past) const {
+    return (writes() || !record_writes(earlier)) &&
+           (scope == GSAN_SCOPE_NOT_ATOMIC ||
+            (scope <= record_scope(earlier) && past.is_same_device(record_thread(earlier))));
+  }
+
+  // Whether both are atomic and each scope covers both threads. Threads of one CTA are ordered
+  // among themselves: the question comes up for different CTAs only.
+  template <class P>
+  GSAN_DEVICE bool cover_each_other(u64 earlier, const P& past) const {
+    if (scope == GSAN_SCOPE_NOT_ATOMIC) return false;
+    u32 other = record_scope(earlier);
+    u32 least = scope < other ? scope : other;
+    if (least == GSAN_SCOPE_GPU) return past.is_same_device(record_thread(earlier));
+    return least == GSAN_SCOPE_SYS;
+  }
+};
+
+// What a pass over the words of a cell found; a bit for each word.
+struct Survey {
+  // The access's own record is there.
+  bool equal = false;
+  // Word 0 holds a sync record.
+  bool sync = false;
+  // Nothing is there.
+  u32 empty = 0;
+  // Forgetting the record loses nothing.
+  u32 superseded = 0;
+  // An atomic write that the access observed.
+  u32 observed = 0;
+  // The record is ordered before and covered, but not superseded.
+  u32 covered = 0;
+  // The access races with the record.
+  u32 racing = 0;
+};
+
+// A cell as it was read.
+template <unsigned S>
+struct Cell {
+  static_assert(S == 2 || S == 4, "a cell has 2 or 4 words");
+
+  u64 word[S];
+
+  GSAN_DEVICE static Cell load(const u64* words) {
+    Cell cell;
+#pragma unroll
+    for (unsigned i = 0; i < S; i += 2) {
+      ptx::load_relaxed_pair(words + i, cell.word[i], cell.word[i + 1]);
+    }
+    return cell;
+  }
+};
+
+// Looks at every word.
+template <unsigned S, class P>
+GSAN_DEVICE Survey survey(const Cell<S>& cell, const CellAccess& access, const P& past) {
+  Survey found;
+#pragma unroll
+  for (unsigned i = 0; i < S; ++i) found.equal |= cell.word[i] == access.record;
+#pragma unroll
+  for (unsigned i = 0; i < S; ++i) {
+    u64 word = cell.word[i];
+    u32 bit = 1u << i;
+    if (word == 0) {
+      found.empty |= bit;
+      continue;
+    }
+    if (is_sync(word)) {
+      found.sync |= i == 0;
+      continue;
+    }
+    u32 mask = record_mask(word) & access.mask();
+    if (mask == 0 || word == access.record) continue;
+    bool conflict = access.conflicts(word);
+    bool atomic = access.cover_each_other(word, past);
+    bool observes =
+        atomic && access.reads() && record_writes(word) && record_mask(word) == access.mask();
+    if (found.equal && !observes && (atomic || !conflict)) continue;
+    if (past.is_ordered(record_thread(word), record_epoch(word))) {
+      if (mask == record_mask(word)) {
+        if (access.supersedes(word, past)) {
+          found.superseded |= bit;
+        } else if (access.writes() || !record_writes(word)) {
+          found.covered |= bit;
+        }
+      }
+    } else if (observes) {
+      found.observed |= bit;
+    } else if (conflict && !atomic) {
+      found.racing |= bit;
+    }
+  }
+  return found;
+}
+
+// Writes word `index`; word 0 stays as it is if it does not hold `found` any more: a change in
+// between wins, its record is as good as this one.
+GSAN_DEVICE void replace(u64* words, u32 index, u64 found, u64 value) {
+  if (index == 0) {
+    ptx::compare_exchange_relaxed(words, found, value);
+  } else {
+    ptx::store_relaxed(words + index, value);
+  }
+}
+
+// Empties the words of `which`. `found` is what word 0 held.
+GSAN_DEVICE void clear(u64* words, u64 found, u32 which) {
+  for (; which != 0; which &= which - 1) replace(words, ptx::lowest(which), found, 0);
+}
+
+// Takes `mask` off the sync record of word 0, if there is one. Returns what is there then. A record
+// without bytes stays: the late end of an atomic access must still see that there was a sequence.
+// Gives up after a few attempts: bytes that stay let a later acquire merge more than it must, which
+// is allowed.
+GSAN_COLD u64 clear_sync(u64* words, u64 found, u32 mask) {
+  constexpr u32 kAttempts = 4;
+  u64 bits = u64(mask) << GSAN_RECORD_MASK_SHIFT;
+  for (u32 attempt = 0; attempt < kAttempts; ++attempt) {
+    if (!is_sync(found) || (found & bits) == 0) return found;
+    u64 left = found & ~bits;
+    u64 before = ptx::compare_exchange_relaxed(words, found, left);
+    if (before == found) return left;
+    found = before;
+  }
+  return found;
+}
+
+// Which word gives way when none is free.
+struct Victim {
+  // No word: the access is not recorded.
+  static constexpr u32 kNone = ~0u;
+
+  u32 index;
+  u32 loss;
+};
+
+// The record with the largest number among the reads or the writes of a cell.
+template <unsigned S, class P>
+GSAN_DEVICE u32 largest(const Cell<S>& cell, const P& past, const Sampler& sampler, bool write,
+                        bool must_be_ordered, u32& number) {
+  u32 index = Victim::kNone;
+#pragma unroll
+  for (unsigned i = 0; i < S; ++i) {
+    u64 word = cell.word[i];
+    if (word == 0 || is_sync(word) || record_writes(word) != write) continue;
+    if (must_be_ordered && !past.is_ordered(record_thread(word), record_epoch(word))) continue;
+    u32 candidate = sampler.number(word);
+    if (index != Victim::kNone && candidate < number) continue;
+    index = i;
+    number = candidate;
+  }
+  return index;
+}
+
+template <unsigned S, class P>
+GSAN_COLD Victim victim(Cell<S> cell, CellAccess access, P past, Sampler sampler) {
+  u32 number = 0;
+  u32 read = largest(cell, past, sampler, false, false, number);
+  if (access.writes()) {
+    u32 write = read;
+    if (read == Victim::kNone) write = largest(cell, past, sampler, true, false, number);
+    return {write, GSAN_LOSS_WRITE_EVICTED};
+  }
+  if (read != Victim::kNone) {
+    bool kept = sampler.number(access.record) < number;
+    return {kept ? read : Victim::kNone, GSAN_LOSS_READ_NOT_SAMPLED};
+  }
+  u32 write = largest(cell, past, sampler, true, true, number);
+  return {write, write == Victim::kNone ? GSAN_LOSS_READ_NOT_SAMPLED : GSAN_LOSS_WRITE_EVICTED};
+}
+
+// Changes the cell at `words`, read as `cell`, as the access requires. Returns the limit that was
+// met, or kNoLoss.
+template <unsigned S, class P>
+GSAN_DEVICE u32 update(u64* words, const Cell<S>& cell, const Survey& found,
+                       const CellAccess& access, const P& past, const Sampler& sampler) {
+  u64 first = cell.word[0];
+  if (access.writes() && access.scope == GSAN_SCOPE_NOT_ATOMIC && found.sync) {
+    first = clear_sync(words, first, access.mask());
+  }
+  if (found.equal) {
+    clear(words, first, found.observed);
+    return kNoLoss;
+  }
+  u32 loss = kNoLoss;
+  u32 free = found.superseded | found.observed | found.empty;
+  u32 choice = (free & ~1u) ? free & ~1u : free ? free : found.covered;
+  u32 target;
+  if (choice != 0) {
+    target = ptx::lowest(choice);
+  } else {
+    Cell<S> current = cell;
+    current.word[0] = first;
+    Victim given = victim(current, access, past, sampler);
+    loss = given.loss;
+    target = given.index;
+    if (target == Victim::kNone) return loss;
+  }
+  replace(words, target, first, access.record);
+  u32 superseded = access.writes() ? found.superseded : 0;
+  clear(words, first, (found.observed | superseded) & ~(1u << target));
+  return loss;
+}
+
+}  // namespace gsan

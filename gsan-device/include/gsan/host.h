@@ -1,0 +1,106 @@
+// The names of ptx.cuh on the host: `__atomic` builtins, and a warp of one lane.
+//
+// Whoever includes this says where the CTA is: `gsan::host::sm` and `gsan::host::cta_index`, per
+// host thread. Each host thread is a CTA of one thread.
+#pragma once
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define GSAN_DEVICE inline
+#define GSAN_API extern "C"
+#define GSAN_COLD __attribute__((noinline)) inline
+
+namespace gsan::host {
+
+inline thread_local u32 sm = 0;
+inline thread_local u64 cta_index = 0;
+
+}  // namespace gsan::host
+
+namespace gsan::ptx {
+
+template <class T>
+T load_relaxed(const T* word) {
+  return __atomic_load_n(word, __ATOMIC_RELAXED);
+}
+
+inline void load_relaxed_pair(const u64* words, u64& first, u64& second) {
+  first = load_relaxed(words);
+  second = load_relaxed(words + 1);
+}
+
+template <class T>
+T load_acquire(const T* word) {
+  return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+
+inline u32 load_constant(const u32* word) { return load_relaxed(word); }
+
+template <class T>
+void store_relaxed(T* word, T value) {
+  __atomic_store_n(word, value, __ATOMIC_RELAXED);
+}
+
+template <class T>
+void store_release(T* word, T value) {
+  __atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+template <class T>
+T compare_exchange_relaxed(T* word, T expected, T desired) {
+  __atomic_compare_exchange_n(word, &expected, desired, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+  return expected;
+}
+
+template <class T>
+T add_relaxed(T* word, T value) {
+  return __atomic_fetch_add(word, value, __ATOMIC_RELAXED);
+}
+
+inline u32 add_release(u32* word, u32 value) {
+  return __atomic_fetch_add(word, value, __ATOMIC_RELEASE);
+}
+
+inline u32 or_relaxed(u32* word, u32 value) {
+  return __atomic_fetch_or(word, value, __ATOMIC_RELAXED);
+}
+
+inline u32 or_acquire(u32* word, u32 value) {
+  return __atomic_fetch_or(word, value, __ATOMIC_ACQUIRE);
+}
+
+inline void and_release(u32* word, u32 value) { __atomic_fetch_and(word, value, __ATOMIC_RELEASE); }
+
+inline void max_relaxed(u32* word, u32 value) {
+  u32 found = load_relaxed(word);
+  while (found < value) {
+    u32 before = compare_exchange_relaxed(word, found, value);
+    if (before == found) return;
+    found = before;
+  }
+}
+
+inline u64 load_acquire_system(const u64* word) { return load_acquire(word); }
+inline void store_release_system(u64* word, u64 value) { store_release(word, value); }
+inline u64 add_relaxed_system(u64* word, u64 value) { return add_relaxed(word, value); }
+inline u64 compare_exchange_relaxed_system(u64* word, u64 expected, u64 desired) {
+  return compare_exchange_relaxed(word, expected, desired);
+}
+
+inline void fence() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
+
+inline u32 active_lanes() { return 1; }
+inline u32 lane() { return 0; }
+inline u32 exchange(u32, u32 value, u32) { return value; }
+inline u32 sum(u32, u32 value) { return value; }
+inline u32 sm() { return host::sm; }
+inline u64 cta_index() { return host::cta_index; }
+inline void barrier(u32, u32) {}
+
+inline void assertion_failed(const char* message, const char* file, u32 line) {
+  fprintf(stderr, "%s:%u: Assertion `%s` failed.\n", file, line, message);
+  abort();
+}
+
+}  // namespace gsan::ptx

@@ -1,0 +1,142 @@
+// Frontiers and completions: what a launch starts after, and what later ones start after.
+//
+// A frontier is a few rows that all CTAs of the launch share and never write: that of the own bank,
+// a foreign row over all ids, and rows of other banks that the host named. A completion is a row of
+// the own bank and a foreign row, which CTAs fill as they exit.
+#pragma once
+
+#include "gsan/clocks.cuh"
+#include "gsan/state.cuh"
+
+namespace gsan {
+
+// A bank and a slot in it; banks are counted over all devices.
+struct Place {
+  u32 bank;
+  u32 slot;
+};
+
+// How thread ids are divided.
+struct Topology {
+  const gsan_constants& constants;
+
+  // Where `thread` is, or false for ids that are reserved or not in use.
+  GSAN_DEVICE bool place(u32 thread, Place& place) const {
+    u32 device = thread / constants.share;
+    u32 rest = thread % constants.share;
+    place = {device * constants.banks + rest / constants.slots, rest % constants.slots};
+    return rest < constants.banks * constants.slots && device < constants.devices;
+  }
+
+  GSAN_DEVICE u32 id(Place place) const {
+    return place.bank / constants.banks * constants.share +
+           place.bank % constants.banks * constants.slots + place.slot;
+  }
+};
+
+// The entries of a row over all ids.
+GSAN_DEVICE u32* entries(u64 foreign_row) {
+  return reinterpret_cast<u32*>(foreign_row + sizeof(gsan_row_header));
+}
+
+GSAN_DEVICE bool is_filled(u64 foreign_row) {
+  return foreign_row != 0 && ptx::load_relaxed(reinterpret_cast<const u32*>(foreign_row)) != 0;
+}
+
+// The rows of a stream: 0 where there is none.
+struct Rows {
+  u32 bank;
+  u64 own;
+  u64 foreign;
+
+  GSAN_DEVICE bool covers(Place place, u32 thread, u32 epoch) const {
+    if (own != 0 && place.bank == bank &&
+        gsan::covers(ptx::load_relaxed(reinterpret_cast<const u32*>(own) + place.slot), epoch)) {
+      return true;
+    }
+    return is_filled(foreign) &&
+           gsan::covers(ptx::load_relaxed(entries(foreign) + thread), epoch);
+  }
+
+  GSAN_DEVICE void add(Place place, u32 thread, u32 entry) const {
+    if (entry == 0) return;
+    if (place.bank == bank) {
+      if (own != 0) merge_word(reinterpret_cast<u32*>(own) + place.slot, entry);
+    } else if (foreign != 0) {
+      merge_word(entries(foreign) + thread, entry);
+      ptx::store_relaxed(reinterpret_cast<u32*>(foreign), 1u);
+    }
+  }
+};
+
+GSAN_DEVICE Rows frontier(const gsan_launch_descriptor& launch) {
+  return {launch.bank, launch.own_row, launch.foreign_row};
+}
+
+GSAN_DEVICE Rows completion(const gsan_launch_descriptor& launch) {
+  return {launch.bank, launch.own_done, launch.foreign_done};
+}
+
+GSAN_DEVICE const gsan_overtaken& overtaken(const gsan_launch_descriptor& launch, u32 index) {
+  return reinterpret_cast<const gsan_overtaken*>(launch.overtaken)[index];
+}
+
+GSAN_DEVICE Rows completion_of_overtaken(const gsan_launch_descriptor& launch, u32 index) {
+  const gsan_overtaken& other = overtaken(launch, index);
+  return {launch.bank, other.own_row, other.foreign_row};
+}
+
+// The bits of the launches overtaken whose CTAs have all exited.
+GSAN_DEVICE u32 complete(const gsan_launch_descriptor& launch) {
+  u32 bits = 0;
+  for (u32 index = 0; index < launch.overtaken_count; ++index) {
+    const gsan_overtaken& other = overtaken(launch, index);
+    auto state = reinterpret_cast<const gsan_launch_state*>(other.state);
+    // Acquires the rows that the last CTA filled before it counted itself.
+    if (ptx::load_acquire(&state->exited) >= other.ctas) bits |= 1u << index;
+  }
+  return bits;
+}
+
+// How many slots of `bank` were ever taken.
+GSAN_DEVICE u32* high_water(Region region, u32 bank) {
+  u32 banks = region.globals->constants.banks;
+  Region home = region.of_device(bank / banks);
+  return home.part<u32>(home.globals->offsets.high_water) + bank % banks;
+}
+
+// Calls `body(place, thread)` for every place of `bank` that was ever taken; `share` threads that
+// call with different `first` divide them.
+template <class F>
+GSAN_DEVICE void for_each_place(Region region, u32 bank, u32 first, u32 share, F body) {
+  Topology topology = {region.globals->constants};
+  u32 mark = ptx::load_relaxed(high_water(region, bank));
+  for (u32 slot = first; slot < mark; slot += share) {
+    Place place = {bank, slot};
+    body(place, topology.id(place));
+  }
+}
+
+template <class F>
+GSAN_DEVICE void for_each_place(Region region, u32 first, u32 share, F body) {
+  const gsan_constants& constants = region.globals->constants;
+  for (u32 bank = 0; bank < constants.banks * constants.devices; ++bank) {
+    for_each_place(region, bank, first, share, body);
+  }
+}
+
+// Adds what `from` knows to `to`, which belongs to the same bank.
+GSAN_DEVICE void carry_over(Region region, const Rows& from, const Rows& to, u32 first, u32 share) {
+  if (from.own != 0) {
+    for_each_place(region, from.bank, first, share, [&](Place place, u32 thread) {
+      to.add(place, thread, ptx::load_relaxed(reinterpret_cast<const u32*>(from.own) + place.slot));
+    });
+  }
+  if (is_filled(from.foreign)) {
+    for_each_place(region, first, share, [&](Place place, u32 thread) {
+      to.add(place, thread, ptx::load_relaxed(entries(from.foreign) + thread));
+    });
+  }
+}
+
+}  // namespace gsan

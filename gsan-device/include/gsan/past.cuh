@@ -1,0 +1,60 @@
+// What a CTA knows of the past: its own epochs, the frontier, the completions it took.
+#pragma once
+
+#include "gsan/launches.cuh"
+
+namespace gsan {
+
+// Beyond the own bank's row of the frontier.
+GSAN_COLD bool is_ordered_elsewhere(Cta cta, u32 thread, u32 epoch) {
+  if (epoch == GSAN_CLOCK_EPOCH_MAX || cta.flags() & GSAN_THREAD_EVERYTHING) return true;
+  Place place;
+  if (!Topology{cta.region.globals->constants}.place(thread, place)) return true;
+  const gsan_launch_descriptor& launch = *cta.launch();
+  if (frontier(launch).covers(place, thread, epoch)) return true;
+  if (launch.named_rows != 0) {
+    u64 row = reinterpret_cast<const u64*>(launch.named_rows)[place.bank];
+    if (row != 0 &&
+        covers(ptx::load_constant(reinterpret_cast<const u32*>(row) + place.slot), epoch)) {
+      return true;
+    }
+  }
+  for (u32 taken = ptx::local_load(&cta.state->taken); taken != 0; taken &= taken - 1) {
+    Rows rows = completion_of_overtaken(launch, ptx::lowest(taken));
+    if (rows.covers(place, thread, epoch)) return true;
+  }
+  return false;
+}
+
+// The view of one access. Most records are ordered by the own row, which the constructor keeps at
+// hand.
+struct Past {
+  Cta cta;
+  const u32* own_row;
+  u32 thread;
+  u32 start;
+  u32 bank_first;
+  u32 slots;
+
+  GSAN_DEVICE explicit Past(Cta cta)
+      : cta(cta),
+        own_row(reinterpret_cast<const u32*>(cta.state->own_row)),
+        thread(cta.thread()),
+        start(cta.state->start),
+        bank_first(cta.state->bank_first),
+        slots(own_row == nullptr ? 0 : cta.state->slots) {}
+
+  GSAN_DEVICE bool is_ordered(u32 other, u32 epoch) const {
+    if (other == thread && epoch >= start) return true;
+    u32 slot = other - bank_first;
+    if (slot < slots && covers(ptx::load_constant(own_row + slot), epoch)) return true;
+    return is_ordered_elsewhere(cta, other, epoch);
+  }
+
+  GSAN_DEVICE bool is_same_device(u32 other) const {
+    const gsan_constants& constants = cta.region.globals->constants;
+    return other - constants.first_id < constants.share;
+  }
+};
+
+}  // namespace gsan

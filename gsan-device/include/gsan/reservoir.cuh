@@ -1,0 +1,31 @@
+// Which readers a full cell keeps: those with the smallest numbers.
+#pragma once
+
+#include "gsan/records.cuh"
+
+namespace gsan {
+
+// Spreads every bit of `x` over all bits of the result.
+GSAN_DEVICE u32 mix(u32 x) {
+  x ^= x >> GSAN_HASH_MIX_SHIFT_1;
+  x *= GSAN_HASH_MIX_MULTIPLIER_1;
+  x ^= x >> GSAN_HASH_MIX_SHIFT_2;
+  x *= GSAN_HASH_MIX_MULTIPLIER_2;
+  return x ^ x >> GSAN_HASH_MIX_SHIFT_3;
+}
+
+// The numbers of the readers of one granule, which lies at `granule * 8`.
+struct Sampler {
+  u32 seed;
+  u64 granule;
+
+  GSAN_DEVICE u32 number(u64 record) const {
+    u32 folded = u32(granule) ^ u32(granule >> 32) * GSAN_HASH_GRANULE_MULTIPLIER;
+    u32 salt = mix(seed ^ mix(folded));
+    u32 thread = record_thread(record) * GSAN_HASH_THREAD_MULTIPLIER;
+    u32 epoch = record_epoch(record) * GSAN_HASH_EPOCH_MULTIPLIER;
+    return mix(salt ^ (thread + epoch));
+  }
+};
+
+}  // namespace gsan

@@ -1,0 +1,167 @@
+// The start and the end of a CTA.
+//
+// The threads of the CTA's default group call together; the barrier they lend is used as often as
+// needed. Neither start nor end passes over all slots, apart from the one CTA of a launch that
+// carries the frontier over, and those that count everything as ordered.
+#pragma once
+
+#include "gsan/slots.cuh"
+
+namespace gsan {
+
+// The threads that call together.
+struct Group {
+  u32 thread;
+  u32 threads;
+  u32 barrier_id;
+
+  GSAN_DEVICE bool leads() const { return thread == 0; }
+  GSAN_DEVICE void wait() const { ptx::barrier(barrier_id, threads); }
+};
+
+// The descriptor of the launch: the copy in device memory, if a CTA has left one there. The low
+// half of `index` is the entry of the host's table, the high half the launch's number plus 1, or 0
+// where the number is not known beforehand (graphs).
+GSAN_DEVICE const gsan_launch_descriptor* descriptor(Region region, const void* table, u64 index) {
+  u32 number = u32(index >> GSAN_LAUNCH_INDEX_NUMBER_SHIFT);
+  if (number != 0) {
+    const gsan_launch_state* state = region.launch(number - 1);
+    if (ptx::load_acquire(&state->copied) == number) return &state->descriptor;
+  }
+  return static_cast<const gsan_launch_descriptor*>(table) + u32(index);
+}
+
+// Leaves a copy of `launch` in device memory. All that do so write the same.
+GSAN_DEVICE const gsan_launch_descriptor* copy(const gsan_launch_descriptor* launch) {
+  auto state = reinterpret_cast<gsan_launch_state*>(launch->state);
+  if (launch == &state->descriptor) return launch;
+  auto source = reinterpret_cast<const u64*>(launch);
+  auto target = reinterpret_cast<u64*>(&state->descriptor);
+  for (u32 word = 0; word < sizeof(gsan_launch_descriptor) / sizeof(u64); ++word) {
+    ptx::store_relaxed(target + word, source[word]);
+  }
+  ptx::store_release(&state->copied, launch->number + 1);
+  return &state->descriptor;
+}
+
+// A CTA becomes resident: takes a slot if one is free, and starts a new epoch. It stays unchecked if
+// the host has not set up what this library, with cells of `records` words, expects. By one thread.
+GSAN_COLD void start(Cta cta, u32 records, const void* table, u64 index) {
+  gsan_thread_state* state = cta.state;
+  *state = gsan_thread_state{};
+  if (u64* sites = cta.sites()) {
+    for (u32 place = 0; place < kCachedSites; ++place) sites[place] = 0;
+  }
+  state->flags = GSAN_THREAD_NO_SLOT | GSAN_THREAD_EVERYTHING;
+  Region region = cta.region;
+  if (table == nullptr || !region.is_ready(records)) return;
+
+  const gsan_launch_descriptor* launch = copy(descriptor(region, table, index));
+  auto shared = reinterpret_cast<gsan_launch_state*>(launch->state);
+  state->descriptor = reinterpret_cast<u64>(launch);
+  state->state = launch->state;
+  state->coordinates = ptx::cta_index();
+  state->taken = complete(*launch);
+  ptx::add_relaxed(&shared->started, 1u);
+  u32 slot = Slots(region, *launch).take(ptx::sm());
+  if (slot == kNoSlot) {
+    count(region, GSAN_LOSS_NO_SLOT);
+    ptx::add_relaxed(&shared->unchecked, 1u);
+    return;
+  }
+
+  u32 thread = launch->bank_first + slot;
+  u32 last = ptx::load_relaxed(region.epoch(thread));
+  u32 epoch = following(region, last < kFirstEpoch ? kFirstEpoch - 1 : last);
+  ptx::store_release(region.epoch(thread), epoch);
+  History{region}.start(thread, epoch, launch->number, state->coordinates);
+  state->own_row = launch->own_row;
+  state->foreign_row = launch->foreign_row;
+  state->named_rows = launch->named_rows;
+  state->epoch = epoch;
+  state->start = epoch;
+  state->id = thread + 1;
+  state->bank = launch->bank;
+  state->bank_first = launch->bank_first;
+  state->slots = region.globals->constants.slots;
+  state->flags = 0;
+}
+
+// What the CTA knew goes into the completion, by all threads of the group.
+GSAN_COLD void complete_rows(Cta cta, Group group) {
+  Region region = cta.region;
+  const gsan_launch_descriptor& launch = *cta.launch();
+  Rows done = completion(launch);
+  if (cta.flags() & GSAN_THREAD_EVERYTHING) {
+    for_each_place(region, group.thread, group.threads, [&](Place place, u32 thread) {
+      Region home = region.of_device(region.device_of(thread));
+      done.add(place, thread, entry_all(ptx::load_acquire(home.epoch(thread))));
+    });
+  }
+  if (group.leads() && cta.has_slot()) {
+    Place place = {launch.bank, cta.thread() - launch.bank_first};
+    done.add(place, cta.thread(), entry_all(ptx::local_load(&cta.state->epoch)));
+  }
+}
+
+// One CTA carries over the frontier's own rows, and one each completion that it knew. Rows of other
+// banks stay named by the host. `mine` are those that this CTA carries.
+GSAN_COLD void carry(Cta cta, Group group, u32 mine) {
+  const gsan_launch_descriptor& launch = *cta.launch();
+  Rows done = completion(launch);
+  if (mine & GSAN_LAUNCH_FRONTIER_CARRIED) {
+    carry_over(cta.region, frontier(launch), done, group.thread, group.threads);
+  }
+  for (u32 taken = mine & ~GSAN_LAUNCH_FRONTIER_CARRIED; taken != 0; taken &= taken - 1) {
+    Rows from = completion_of_overtaken(launch, ptx::lowest(taken));
+    carry_over(cta.region, from, done, group.thread, group.threads);
+  }
+}
+
+// The CTA returns from the kernel: its completion is filled, its slot is free.
+GSAN_COLD void exit(Cta cta, Group group) {
+  gsan_thread_state* state = cta.state;
+  if (state->descriptor == 0) return;
+  gsan_launch_state* shared = cta.launch_state();
+  // Nobody makes accesses any more, and all threads see which rows this CTA carries.
+  group.wait();
+  if (group.leads()) {
+    u32 wanted = GSAN_LAUNCH_FRONTIER_CARRIED | ptx::local_load(&state->taken);
+    u32 before = ptx::load_relaxed(&shared->carried);
+    if ((before & wanted) != wanted) before = ptx::or_relaxed(&shared->carried, wanted);
+    state->carries = wanted & ~before;
+  }
+  group.wait();
+  complete_rows(cta, group);
+  if (state->carries != 0) carry(cta, group, state->carries);
+  // The rows that the threads filled come before the leader's release.
+  ptx::fence();
+  group.wait();
+  if (!group.leads()) return;
+  Region region = cta.region;
+  if (state->accesses != 0) {
+    ptx::add_relaxed(&region.globals->accesses.value, u64(state->accesses));
+  }
+  if (state->not_sampled != 0) count(region, GSAN_LOSS_READ_NOT_SAMPLED, state->not_sampled);
+  if (state->evicted != 0) count(region, GSAN_LOSS_WRITE_EVICTED, state->evicted);
+  if (cta.has_slot()) {
+    const gsan_launch_descriptor& launch = *cta.launch();
+    Slots(region, launch).give_back(cta.thread() - launch.bank_first);
+    state->id = 0;
+  }
+  ptx::add_release(&shared->exited, 1u);
+}
+
+// `griddepcontrol.wait` returned: the completion of the launch waited for is known.
+GSAN_COLD void grid_dependency_wait(Cta cta, Group group) {
+  if (cta.state->descriptor == 0) return;
+  const gsan_launch_descriptor& launch = *cta.launch();
+  if (group.leads() && launch.waits_for != 0) {
+    ptx::local_or(&cta.state->taken, 1u << (launch.waits_for - 1) | complete(launch));
+    ptx::local_or(&cta.state->flags, GSAN_THREAD_WAITED);
+  }
+  // The other threads of the group go on with what the first has learned.
+  group.wait();
+}
+
+}  // namespace gsan

@@ -1,0 +1,97 @@
+// Sites: source positions numbered in a table, 0 being the unknown one.
+//
+// A position is found, fastest first: in the CTA's own cache; by a hash of kernel, pointer and line
+// (a pointer alone means nothing once its module is unloaded); by a hash of the text, which is
+// copied once.
+#pragma once
+
+#include "gsan/reservoir.cuh"
+#include "gsan/state.cuh"
+
+namespace gsan {
+
+// How far from its own place a site may lie.
+constexpr u32 kSiteProbes = 128;
+constexpr u32 kSiteBits = GSAN_RECORD_SITE_BITS;
+constexpr u32 kSiteMask = (1u << kSiteBits) - 1;
+
+// A hash of the text and the line (Fowler, Noll, Vo: FNV-1a), never 0.
+GSAN_DEVICE u64 site_key(Position position, u32& bytes) {
+  constexpr u64 kBasis = 0xcbf29ce484222325;
+  constexpr u64 kPrime = 0x100000001b3;
+  u64 key = kBasis;
+  for (bytes = 0; position.file[bytes] != 0; ++bytes) {
+    key = (key ^ u8(position.file[bytes])) * kPrime;
+  }
+  key = (key ^ position.line) * kPrime;
+  return key == 0 ? 1 : key;
+}
+
+// Fills the fields of a site that was claimed.
+GSAN_DEVICE void describe_site(Region region, gsan_site* site, Position position, u32 bytes) {
+  u64 head = ptx::add_relaxed(&region.globals->site_head.value, u64(1) << 32 | bytes);
+  u32 text = u32(head);
+  bool fits = text <= GSAN_STATE_SITE_TEXT_BYTES && bytes <= GSAN_STATE_SITE_TEXT_BYTES - text;
+  if (fits) {
+    char* target = region.part<char>(region.globals->offsets.site_texts) + text;
+    for (u32 index = 0; index < bytes; ++index) target[index] = position.file[index];
+  }
+  site->text = fits ? text : 0;
+  site->bytes = fits ? bytes : 0;
+  site->line = position.line;
+  ptx::store_release(&site->ready, 1u);
+}
+
+// The number of a position by its text; adds it to the table.
+GSAN_COLD u32 site_by_text(Region region, Position position) {
+  u32 bytes;
+  u64 key = site_key(position, bytes);
+  auto sites = region.part<gsan_site>(region.globals->offsets.sites);
+  for (u32 probe = 0; probe < kSiteProbes; ++probe) {
+    u32 place = u32(key + probe) % (GSAN_STATE_SITES - 1) + 1;
+    u64 found = ptx::load_relaxed(&sites[place].key);
+    if (found == 0) {
+      found = ptx::compare_exchange_relaxed(&sites[place].key, u64(0), key);
+      if (found == 0) {
+        describe_site(region, sites + place, position, bytes);
+        return place;
+      }
+    }
+    if (found == key) return place;
+  }
+  count(region, GSAN_LOSS_SITE_TABLE_FULL);
+  return 0;
+}
+
+// The number of a position that the CTA has not looked up before. `hash` is of pointer and line.
+GSAN_COLD u32 site_by_pointer(Cta cta, Position position, u64 hash) {
+  Region region = cta.region;
+  u32 kernel = cta.launch()->kernel;
+  if (kernel == 0) return site_by_text(region, position);
+  u64 tag = (hash ^ u64(mix(kernel)) << 32 ^ mix(kernel + u32(hash))) >> kSiteBits << kSiteBits;
+  u64* key = region.part<u64>(region.globals->offsets.site_keys) +
+             (u32(tag >> 32) & (GSAN_STATE_SITE_KEYS - 1));
+  u64 found = ptx::load_relaxed(key);
+  if ((found & ~u64(kSiteMask)) == tag && found != 0) return u32(found) & kSiteMask;
+  u32 site = site_by_text(region, position);
+  ptx::store_relaxed(key, tag | site);
+  return site;
+}
+
+GSAN_DEVICE u32 find_site(Cta cta, Position position) {
+  if (position.line == 0) return 0;
+  u64 pointer = reinterpret_cast<u64>(position.file);
+  u32 low = mix(u32(pointer) ^ position.line * GSAN_HASH_THREAD_MULTIPLIER);
+  u64 hash = u64(mix(low ^ u32(pointer >> 32))) << 32 | low;
+  u64* cache = cta.sites();
+  if (cache == nullptr) return site_by_pointer(cta, position, hash);
+  u64 tag = hash >> kSiteBits << kSiteBits;
+  u64* place = cache + (low & (kCachedSites - 1));
+  u64 found = ptx::local_load(place);
+  if ((found & ~u64(kSiteMask)) == tag && found != 0) return u32(found) & kSiteMask;
+  u32 site = site_by_pointer(cta, position, hash);
+  ptx::local_store(place, tag | site);
+  return site;
+}
+
+}  // namespace gsan

@@ -1,0 +1,98 @@
+// Slots and history: which resident CTA has which thread id, and which had it before.
+#pragma once
+
+#include "gsan/launches.cuh"
+
+namespace gsan {
+
+constexpr u32 kNoSlot = ~0u;
+
+// Epoch 1 is left out so that the epochs of one CTA are told from "all up to".
+constexpr u32 kFirstEpoch = 2;
+// The epoch of an asynchronous copy that is still running: no clock covers it.
+constexpr u32 kRunning = GSAN_CLOCK_EPOCH_MAX - 1;
+constexpr u32 kLastEpoch = kRunning - 1;
+
+// The slots of one bank: a mask per SM, the lowest free bit first.
+struct Slots {
+  u32* masks;
+  u32* high_water;
+  u32 sms;
+  u32 slots_per_sm;
+
+  GSAN_DEVICE Slots(Region region, const gsan_launch_descriptor& launch)
+      : masks(reinterpret_cast<u32*>(launch.slot_masks)),
+        high_water(gsan::high_water(region, launch.bank)),
+        sms(region.globals->sms),
+        slots_per_sm(region.globals->slots_per_sm) {}
+
+  // The lowest free slot of `sm`, or kNoSlot.
+  GSAN_DEVICE u32 take(u32 sm) const {
+    if (sm >= sms) return kNoSlot;
+    u32 all = ~0u >> (32 - slots_per_sm);
+    while (true) {
+      u32 free = ~ptx::load_relaxed(masks + sm) & all;
+      if (free == 0) return kNoSlot;
+      u32 bit = free & -free;
+      // Acquires what the last holder of the slot wrote before it gave it back.
+      if ((ptx::or_acquire(masks + sm, bit) & bit) == 0) {
+        u32 slot = ptx::lowest(bit) * sms + sm;
+        ptx::max_relaxed(high_water, slot + 1);
+        return slot;
+      }
+    }
+  }
+
+  GSAN_DEVICE void give_back(u32 slot) const {
+    ptx::and_release(masks + slot % sms, ~(1u << slot / sms));
+  }
+};
+
+// The epoch after `epoch`: the last one when they are worn out.
+GSAN_DEVICE u32 following(Region region, u32 epoch) {
+  if (epoch < kLastEpoch) return epoch + 1;
+  count(region, GSAN_LOSS_WORN_EPOCH);
+  return GSAN_CLOCK_EPOCH_MAX;
+}
+
+// The last few CTAs of the thread ids of one device.
+struct History {
+  Region region;
+
+  GSAN_DEVICE gsan_history_entry* ring(u32 thread) const {
+    return region.part<gsan_history_entry>(region.globals->offsets.history) +
+           u64(thread - region.globals->constants.first_id) * GSAN_STATE_HISTORY;
+  }
+
+  // A CTA starts on `thread`. By the holder of the slot.
+  GSAN_DEVICE void start(u32 thread, u32 epoch, u32 launch, u64 coordinates) const {
+    u32* starts = region.part<u32>(region.globals->offsets.starts) +
+                  (thread - region.globals->constants.first_id);
+    u32 number = ptx::load_relaxed(starts);
+    gsan_history_entry* entry = ring(thread) + number % GSAN_STATE_HISTORY;
+    ptx::store_relaxed(&entry->start, u64(0));
+    ptx::fence();
+    ptx::store_relaxed(&entry->coordinates, coordinates);
+    ptx::store_release(&entry->start, u64(epoch) << 40 | u64(launch) << 8 | 1);
+    ptx::store_relaxed(starts, number + 1);
+  }
+
+  // The CTA that had `thread` at `epoch`; false if it is forgotten.
+  GSAN_DEVICE bool find(u32 thread, u32 epoch, u32& launch, u64& coordinates) const {
+    gsan_history_entry* entries = ring(thread);
+    u64 newest = 0;
+    for (u32 index = 0; index < GSAN_STATE_HISTORY; ++index) {
+      u64 word = ptx::load_acquire(&entries[index].start);
+      u64 where = ptx::load_relaxed(&entries[index].coordinates);
+      ptx::fence();
+      if (word == 0 || ptx::load_relaxed(&entries[index].start) != word) continue;
+      if (word >> 40 > epoch || word >> 40 < newest >> 40) continue;
+      newest = word;
+      coordinates = where;
+    }
+    launch = u32(newest >> 8);
+    return newest != 0;
+  }
+};
+
+}  // namespace gsan

@@ -1,0 +1,98 @@
+//! The device library: the code that runs on the GPU beside a kernel's own.
+//!
+//! # Owns
+//! - the CUDA C++ sources. The headers in `include/gsan` mirror `gsan_core`'s compressed detector function by
+//!   function, under the same names; `device/triton.cu` has the functions that Triton's
+//!   instrumentation calls;
+//! - the libraries built from them, which `cargo xtask device` writes to `built/`;
+//! - the host build of the same sources, which the tests compile and run against `gsan_core`.
+//!
+//! # Must never know
+//! How a library gets into a kernel, who sets up the state region, who reads the race ring. Memory
+//! that others read is laid out by `gsan_core::layout` alone, through the generated header.
+//!
+//! # Invariants
+//! - An access reads a cell without a lock, checks it, and stores at most one record. Word 0 of a
+//!   cell changes by compare-and-swap only.
+//! - What cannot be checked is counted; where it may have ordered something, everything counts as
+//!   ordered from then on. A race is never invented.
+//! - Nothing waits for another CTA, so nothing hangs that would not hang without the library.
+//! - A built library carries no module flags, which would clash with those of the kernel it is
+//!   linked into, and follows from the sources alone: `cargo xtask device --check`.
+
+use gsan_core::address::Records;
+
+/// Where a library keeps the state of a CTA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StateMemory {
+    /// In 1,024 bytes of static shared memory, which push the kernel's own up.
+    Shared,
+    /// In the state region, by SM: for kernels that need all shared memory, so that one CTA runs
+    /// on an SM at a time.
+    BySm,
+}
+
+/// One build of the library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Variant {
+    /// Where the state of a CTA lies.
+    pub state: StateMemory,
+    /// How many records a cell has; must be those of the reservation.
+    pub records: Records,
+}
+
+impl Variant {
+    /// Every variant.
+    pub const ALL: [Variant; 4] = {
+        use Records::{Four, Two};
+        use StateMemory::{BySm, Shared};
+        [
+            Variant::new(Shared, Four),
+            Variant::new(Shared, Two),
+            Variant::new(BySm, Four),
+            Variant::new(BySm, Two),
+        ]
+    };
+
+    /// The variant with these properties.
+    pub const fn new(state: StateMemory, records: Records) -> Variant {
+        Variant { state, records }
+    }
+
+    /// The name of the file in `built/` that holds the library.
+    pub const fn file_name(self) -> &'static str {
+        match (self.state, self.records) {
+            (StateMemory::Shared, Records::Four) => "gsan-shared-4.bc",
+            (StateMemory::Shared, Records::Two) => "gsan-shared-2.bc",
+            (StateMemory::BySm, Records::Four) => "gsan-by-sm-4.bc",
+            (StateMemory::BySm, Records::Two) => "gsan-by-sm-2.bc",
+        }
+    }
+
+    /// LLVM bitcode with the functions that Triton's instrumentation calls, for sm_80 and later.
+    pub const fn triton_library(self) -> &'static [u8] {
+        match (self.state, self.records) {
+            (StateMemory::Shared, Records::Four) => include_bytes!("../built/gsan-shared-4.bc"),
+            (StateMemory::Shared, Records::Two) => include_bytes!("../built/gsan-shared-2.bc"),
+            (StateMemory::BySm, Records::Four) => include_bytes!("../built/gsan-by-sm-4.bc"),
+            (StateMemory::BySm, Records::Two) => include_bytes!("../built/gsan-by-sm-2.bc"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_library_is_bitcode_and_differs_from_the_others() {
+        for (index, variant) in Variant::ALL.into_iter().enumerate() {
+            let library = variant.triton_library();
+            assert!(library.starts_with(b"BC\xc0\xde"), "{variant:?}");
+            for other in &Variant::ALL[..index] {
+                assert_ne!(library, other.triton_library());
+                assert_ne!(variant.file_name(), other.file_name());
+            }
+        }
+    }
+}

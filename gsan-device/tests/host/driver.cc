@@ -1,0 +1,159 @@
+// Runs the device sources on the host: reads commands from standard input and writes answers to
+// standard output, both as 64-bit words. Addresses are those of this process; `map` chooses them.
+
+#include <sys/mman.h>
+
+#include <vector>
+
+#include "../../device/triton.cu"
+
+namespace {
+
+u64 word() {
+  u64 value;
+  if (fread(&value, sizeof value, 1, stdin) != 1) exit(0);
+  return value;
+}
+
+void answer(u64 value) { fwrite(&value, sizeof value, 1, stdout); }
+
+template <class T>
+T* pointer() {
+  return reinterpret_cast<T*>(word());
+}
+
+std::vector<u64> words(u64 count) {
+  std::vector<u64> all(count);
+  for (u64& value : all) value = word();
+  return all;
+}
+
+// What is known of the past, said entry by entry. Thread ids below 100 are of one device.
+struct Known {
+  u32 own;
+  const std::vector<u64>* pairs;
+
+  bool is_ordered(u32 thread, u32 epoch) const {
+    for (size_t i = 0; i < pairs->size(); i += 2) {
+      if ((*pairs)[i] == thread && covers(u32((*pairs)[i + 1]), epoch)) return true;
+    }
+    return false;
+  }
+
+  bool is_same_device(u32 thread) const { return (thread < 100) == (own < 100); }
+};
+
+// One access to one cell: answers which words it races with, the limit met, and the cell.
+void cell() {
+  constexpr unsigned S = GSAN_RECORDS;
+  u32 seed = u32(word());
+  u64 granule = word();
+  CellAccess access = {};
+  access.record = word();
+  access.action = u32(word());
+  access.scope = record_scope(access.record);
+  std::vector<u64> pairs = words(2 * word());
+  alignas(32) u64 memory[S];
+  for (u64& value : memory) value = word();
+  Known past = {record_thread(access.record), &pairs};
+  Cell<S> read = Cell<S>::load(memory);
+  Survey found = survey(read, access, past);
+  u32 loss = update(memory, read, found, access, past, Sampler{seed, granule});
+  answer(found.racing);
+  answer(loss);
+  for (u64 value : memory) answer(value);
+}
+
+void tensor() {
+  bool write = word() != 0;
+  auto globals = pointer<gsan_global_state>();
+  auto file = pointer<const char>();
+  u32 line = u32(word());
+  u32 bytes = u32(word());
+  u32 count = u32(word());
+  std::vector<u64> args = words(count);
+  std::vector<u64> masks = words((count + 7) / 8);
+  args.insert(args.end(), masks.begin(), masks.end());
+  auto function = write ? __triton_gsan_store_tensor : __triton_gsan_load_tensor;
+  function(globals, args.data(), count, bytes, file, line);
+}
+
+void map() {
+  auto address = pointer<void>();
+  u64 bytes = word();
+  void* mapped = mmap(address, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  if (mapped != address) {
+    perror("mmap");
+    exit(1);
+  }
+}
+
+}  // namespace
+
+int main() {
+  while (true) {
+    switch (word()) {
+      case 0:
+        map();
+        break;
+      case 1: {
+        auto target = pointer<u64>();
+        for (u64 value : words(word())) *target++ = value;
+        break;
+      }
+      case 2: {
+        auto source = pointer<const u64>();
+        for (u64 left = word(); left > 0; --left) answer(*source++);
+        break;
+      }
+      case 3: {
+        u32 entry = u32(word());
+        answer(covers(entry, u32(word())));
+        break;
+      }
+      case 4: {
+        u32 a = u32(word());
+        answer(hull(a, u32(word())));
+        break;
+      }
+      case 5: {
+        u32 seed = u32(word());
+        u64 granule = word();
+        answer((Sampler{seed, granule}.number(word())));
+        break;
+      }
+      case 6:
+        cell();
+        break;
+      case 7:
+        tensor();
+        break;
+      case 8:
+        host::sm = u32(word());
+        host::cta_index = word();
+        break;
+      case 9: {
+        auto globals = pointer<gsan_global_state>();
+        auto table = pointer<const void>();
+        u64 index = word();
+        __triton_gsan_init(globals, table, index, 0, 1, 0, "", 0);
+        break;
+      }
+      case 10:
+        __triton_gsan_kernel_exit(pointer<gsan_global_state>(), nullptr, 0, 0, 1, 0, "", 0);
+        break;
+      case 11:
+        __triton_gsan_grid_dependency_wait(pointer<gsan_global_state>(), nullptr, 0, 0, 1, 0);
+        break;
+      case 12: {
+        auto globals = pointer<gsan_global_state>();
+        __triton_gsan_atomic_begin_scalar(globals, nullptr, 1, 0, 4, 1, u32(word()), 1, "", 0);
+        break;
+      }
+      default:
+        fputs("unknown command\n", stderr);
+        return 1;
+    }
+  }
+}

@@ -1,0 +1,191 @@
+//! The device sources as a program of the host: built once, fed with commands.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use gsan_core::address::Records;
+
+/// Commands for the program, in order; it reads them all, then its answers are taken.
+pub(crate) struct Driver {
+    records: Records,
+    commands: Vec<u64>,
+}
+
+impl Driver {
+    /// The build whose cells have `records` records.
+    pub(crate) fn new(records: Records) -> Driver {
+        let commands = Vec::new();
+        Driver { records, commands }
+    }
+
+    fn push(&mut self, command: u64, arguments: &[u64]) -> &mut Self {
+        self.commands.push(command);
+        self.commands.extend(arguments);
+        self
+    }
+
+    /// Maps `bytes` zeroes at `address`.
+    pub(crate) fn map(&mut self, address: u64, bytes: u64) -> &mut Self {
+        self.push(0, &[address, bytes])
+    }
+
+    pub(crate) fn write(&mut self, address: u64, words: &[u64]) -> &mut Self {
+        self.push(1, &[address, words.len() as u64]);
+        self.commands.extend(words);
+        self
+    }
+
+    /// Answers with `words` words at `address`.
+    pub(crate) fn read(&mut self, address: u64, words: u64) -> &mut Self {
+        self.push(2, &[address, words])
+    }
+
+    pub(crate) fn covers(&mut self, entry: u32, epoch: u32) -> &mut Self {
+        self.push(3, &[entry.into(), epoch.into()])
+    }
+
+    pub(crate) fn hull(&mut self, a: u32, b: u32) -> &mut Self {
+        self.push(4, &[a.into(), b.into()])
+    }
+
+    pub(crate) fn number(&mut self, seed: u32, granule: u64, record: u64) -> &mut Self {
+        self.push(5, &[seed.into(), granule, record])
+    }
+
+    /// One access to one cell. Answers with the words it races with, the limit met, the cell.
+    pub(crate) fn cell(
+        &mut self,
+        (seed, granule): (u32, u64),
+        (record, action): (u64, u32),
+        known: &[(u16, u32)],
+        words: &[u64],
+    ) -> &mut Self {
+        let count = known.len() as u64;
+        self.push(6, &[seed.into(), granule, record, action.into(), count]);
+        for &(thread, entry) in known {
+            self.commands.extend([u64::from(thread), u64::from(entry)]);
+        }
+        self.commands.extend(words);
+        self
+    }
+
+    /// A load or a store of elements of `bytes` bytes.
+    pub(crate) fn tensor(
+        &mut self,
+        globals: u64,
+        write: bool,
+        (file, line): (u64, u32),
+        bytes: u32,
+        elements: &[(u64, bool)],
+    ) -> &mut Self {
+        let count = elements.len() as u64;
+        self.push(
+            7,
+            &[
+                write.into(),
+                globals,
+                file,
+                line.into(),
+                bytes.into(),
+                count,
+            ],
+        );
+        self.commands
+            .extend(elements.iter().map(|element| element.0));
+        for masks in elements.chunks(8) {
+            let mut bytes = [0; 8];
+            for (byte, element) in bytes.iter_mut().zip(masks) {
+                *byte = element.1.into();
+            }
+            self.commands.push(u64::from_le_bytes(bytes));
+        }
+        self
+    }
+
+    /// What follows runs on SM `sm`, as the CTA at `index` of its grid.
+    pub(crate) fn place(&mut self, sm: u32, index: u64) -> &mut Self {
+        self.push(8, &[sm.into(), index])
+    }
+
+    pub(crate) fn init(&mut self, globals: u64, table: u64, index: u64) -> &mut Self {
+        self.push(9, &[globals, table, index])
+    }
+
+    pub(crate) fn exit(&mut self, globals: u64) -> &mut Self {
+        self.push(10, &[globals])
+    }
+
+    pub(crate) fn wait(&mut self, globals: u64) -> &mut Self {
+        self.push(11, &[globals])
+    }
+
+    /// An atomic with Triton's memory order `sem`.
+    pub(crate) fn atomic(&mut self, globals: u64, sem: u32) -> &mut Self {
+        self.push(12, &[globals, sem.into()])
+    }
+
+    /// Runs the commands.
+    pub(crate) fn answers(&self) -> Vec<u64> {
+        let mut input = tempfile::tempfile().unwrap();
+        let bytes: Vec<u8> = self.commands.iter().flat_map(|w| w.to_le_bytes()).collect();
+        input.write_all(&bytes).unwrap();
+        std::io::Seek::rewind(&mut input).unwrap();
+        let output = Command::new(program(self.records))
+            .stdin(Stdio::from(input))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {said}", output.status);
+        let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
+        output.stdout.chunks_exact(8).map(word).collect()
+    }
+}
+
+/// The program, compiled unless a build of the same sources is there.
+fn program(records: Records) -> PathBuf {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let include = [top.join("include"), top.join("../gsan-core/include")];
+    let driver = top.join("tests/host/driver.cc");
+    let warnings = ["-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"];
+    let mut arguments = ["-std=c++17", "-O1"].map(String::from).to_vec();
+    arguments.extend(warnings.map(String::from));
+    arguments.push("-DGSAN_HOST".into());
+    arguments.push(format!("-DGSAN_RECORDS={}", records.count()));
+    for path in &include {
+        arguments.extend(["-I".into(), path.display().to_string()]);
+    }
+    arguments.push(driver.display().to_string());
+
+    let mut hasher = DefaultHasher::new();
+    arguments.hash(&mut hasher);
+    let mut sources = vec![driver, top.join("device/triton.cu")];
+    for path in &include {
+        let files = path.join("gsan").read_dir().unwrap();
+        sources.extend(files.map(|file| file.unwrap().path()));
+    }
+    sources.sort();
+    for source in sources {
+        std::fs::read(source).unwrap().hash(&mut hasher);
+    }
+
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let program = place.join(format!("driver-{:016x}", hasher.finish()));
+    if !program.exists() {
+        // Tests are processes of their own and may build at the same time.
+        let new = tempfile::NamedTempFile::new_in(place)
+            .unwrap()
+            .into_temp_path();
+        let output = Command::new("c++")
+            .args(&arguments)
+            .arg("-o")
+            .arg(&new)
+            .output()
+            .expect("a C++ compiler named c++ is installed");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        new.persist(&program).unwrap();
+    }
+    program
+}

@@ -1,0 +1,584 @@
+//! Launches: CTAs that start, make accesses and exit, and what the host is told.
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use bytemuck::Zeroable;
+use gsan_core::address::{AddressSpace, Records, granules};
+use gsan_core::cell::{Cell, CellAccess, Past};
+use gsan_core::clock::Epoch;
+use gsan_core::compressed::topology::Topology;
+use gsan_core::event::Action;
+use gsan_core::ids::{DeviceRank, SiteId, ThreadId};
+use gsan_core::layout::race_codes::*;
+use gsan_core::layout::{
+    GlobalState, LaunchDescriptor, LaunchState, Overtaken, RaceEntry, RaceRing, Shape,
+    launch_flags, limits,
+};
+use gsan_core::loss::Loss;
+use gsan_core::record::RecordScope;
+use gsan_core::reservoir::Sampler;
+use proptest::prelude::*;
+
+use crate::driver::Driver;
+
+const RESERVE: u64 = 1 << 20;
+const SPACE_BASE: u64 = 1 << 36;
+const STATE: u64 = 1 << 38;
+const RING: u64 = 1 << 40;
+const TABLE: u64 = RING + (1 << 16);
+const FILE: u64 = RING + (2 << 16);
+const OVERTAKEN: u64 = RING + (3 << 16);
+/// Where real memory starts.
+const REAL: u64 = SPACE_BASE + RESERVE / 2;
+const RING_ENTRIES: u64 = 16;
+
+fn words<T: bytemuck::Pod>(value: &T) -> Vec<u64> {
+    let bytes = bytemuck::bytes_of(value).chunks_exact(8);
+    bytes
+        .map(|b| u64::from_le_bytes(b.try_into().unwrap()))
+        .collect()
+}
+
+fn value<T: bytemuck::Pod>(words: &[u64]) -> T {
+    bytemuck::pod_read_unaligned(bytemuck::cast_slice(words))
+}
+
+/// A device with two SMs that have two slots each, and one bank.
+struct Machine {
+    driver: Driver,
+    global: GlobalState,
+}
+
+impl Machine {
+    fn new(records: Records) -> Machine {
+        Self::with(records, |_| {})
+    }
+
+    fn with(records: Records, change: impl FnOnce(&mut GlobalState)) -> Machine {
+        let mut global = GlobalState::new(&Shape {
+            topology: Topology::new(1, 2, 2, 1).unwrap(),
+            rank: DeviceRank(0),
+            publications: 16,
+            snapshot_bytes: 1 << 16,
+            private_bytes: 1 << 16,
+            seed: 7,
+            space: AddressSpace::new(SPACE_BASE, RESERVE, records).unwrap(),
+            state_base: STATE,
+        })
+        .unwrap();
+        global.constants.race_ring = RING;
+        change(&mut global);
+        let mut driver = Driver::new(records);
+        driver
+            .map(SPACE_BASE, RESERVE)
+            .map(STATE, 1 << 30)
+            .map(RING, 4 << 16)
+            .write(STATE, &words(&global))
+            .write(FILE, &[u64::from_le_bytes(*b"kernel.p"), u64::from(b'y')]);
+        let ring = RaceRing {
+            capacity: RING_ENTRIES,
+            ..Zeroable::zeroed()
+        };
+        driver.write(RING, &words(&ring));
+        Machine { driver, global }
+    }
+
+    /// The row of the own bank, and that over all ids, that launch `number` completes.
+    fn rows(&self, number: u32) -> [u64; 2] {
+        let rows = STATE + u64::from(self.global.offsets.rows);
+        let own = rows + 1024 * u64::from(number);
+        [own, own + 256]
+    }
+
+    /// The launch `number`, which starts after launch `after` completed.
+    fn launch(&mut self, number: u32, after: u32) -> &mut Self {
+        self.launch_with(number, after, |_| {})
+    }
+
+    fn launch_with(
+        &mut self,
+        number: u32,
+        after: u32,
+        change: impl FnOnce(&mut LaunchDescriptor),
+    ) -> &mut Self {
+        let [own_row, foreign_row] = self.rows(after);
+        let [own_done, foreign_done] = self.rows(number);
+        let mut launch = LaunchDescriptor {
+            own_row,
+            foreign_row,
+            own_done,
+            foreign_done,
+            state: self.state(number),
+            slot_masks: STATE + u64::from(self.global.offsets.slot_masks),
+            number,
+            ctas: 1,
+            kernel: 1,
+            ..Zeroable::zeroed()
+        };
+        change(&mut launch);
+        self.driver
+            .write(TABLE + 128 * u64::from(number), &words(&launch));
+        self
+    }
+
+    fn state(&self, number: u32) -> u64 {
+        let size = size_of::<LaunchState>() as u64;
+        STATE + u64::from(self.global.offsets.launches) + size * u64::from(number)
+    }
+
+    /// CTA `index` of launch `number` starts on SM `sm`.
+    fn start(&mut self, number: u32, sm: u32, index: u64) -> &mut Self {
+        let hint = u64::from(number + 1) << launch_flags::INDEX_NUMBER_SHIFT;
+        self.driver
+            .place(sm, index)
+            .init(STATE, TABLE, hint | u64::from(number));
+        self
+    }
+
+    fn exit(&mut self, sm: u32) -> &mut Self {
+        self.driver.place(sm, 0).exit(STATE);
+        self
+    }
+
+    /// The CTA on SM `sm` writes or reads `bytes` bytes at `offset`, in line `line`.
+    fn access(&mut self, sm: u32, write: bool, line: u32, offset: u64, bytes: u32) -> &mut Self {
+        let element = [(REAL + offset, true)];
+        self.driver
+            .place(sm, 0)
+            .tensor(STATE, write, (FILE, line), bytes, &element);
+        self
+    }
+
+    fn write(&mut self, sm: u32, line: u32, offset: u64) -> &mut Self {
+        self.access(sm, true, line, offset, 4)
+    }
+
+    fn read(&mut self, sm: u32, line: u32, offset: u64) -> &mut Self {
+        self.access(sm, false, line, offset, 4)
+    }
+
+    /// The races that the host was told, and what was lost.
+    fn told(&mut self) -> (Vec<RaceEntry>, impl Fn(Loss) -> u64 + use<>) {
+        let ring = size_of::<RaceRing>() as u64;
+        self.driver
+            .read(RING, 1)
+            .read(RING + ring, 8 * RING_ENTRIES)
+            .read(
+                STATE + core::mem::offset_of!(GlobalState, losses) as u64,
+                32,
+            );
+        let answers = self.driver.answers();
+        let tail = &answers[answers.len() - (1 + 8 * RING_ENTRIES as usize + 32)..];
+        let head = tail[0];
+        let entries = tail[1..].chunks_exact(8).map(value::<RaceEntry>);
+        let entries: Vec<_> = entries.take(head.min(RING_ENTRIES) as usize).collect();
+        for (index, entry) in entries.iter().enumerate() {
+            assert_eq!(entry.stamp, index as u64 + 1);
+        }
+        let losses = tail[tail.len() - 32..].to_vec();
+        (entries, move |loss| losses[loss as usize])
+    }
+
+    fn kinds(&mut self) -> Vec<u8> {
+        self.told().0.iter().map(|entry| entry.kind).collect()
+    }
+}
+
+#[test]
+fn a_race_is_told_with_both_sides() {
+    let mut machine = Machine::new(Records::Four);
+    machine
+        .launch(1, 0)
+        .start(1, 0, 5)
+        .start(1, 1, 6)
+        .write(0, 10, 0x44)
+        .read(1, 20, 0x44);
+    let sites = STATE + u64::from(machine.global.offsets.sites);
+    machine.driver.read(sites, 4 * u64::from(limits::SITES));
+    let texts = STATE + u64::from(machine.global.offsets.site_texts);
+    machine.driver.read(texts, 3);
+    let (races, _) = machine.told();
+    let [race] = races[..] else {
+        panic!("{races:?}")
+    };
+    assert_eq!(
+        (race.kind, race.flags, race.repeats),
+        (READ_AFTER_WRITE as u8, 0, 0)
+    );
+    assert_eq!((race.address, race.mask), (REAL + 0x44, 0xf0));
+    let (earlier, later) = (race.earlier, race.later);
+    // SM 0 has slot 0 and SM 1 slot 1; the first epoch of a CTA is 2.
+    assert_eq!(
+        (earlier.launch, earlier.cta, earlier.thread, earlier.epoch),
+        (1, 5, 0, 2)
+    );
+    assert_eq!(
+        (later.launch, later.cta, later.thread, later.epoch),
+        (1, 6, 1, 2)
+    );
+    assert_eq!((earlier.action, later.action), (WRITE as u8, READ as u8));
+    assert_eq!((earlier.flags, later.flags), (0, 0));
+
+    let answers = machine.driver.answers();
+    let (sites, texts) = answers.split_at(4 * limits::SITES as usize);
+    let text: &[u8] = bytemuck::cast_slice(&texts[..3]);
+    assert_eq!(&text[..18], b"kernel.pykernel.py");
+    for (number, line) in [(earlier.site, 10), (later.site, 20)] {
+        let site: gsan_core::layout::Site = value(&sites[4 * usize::from(number)..][..4]);
+        assert_eq!((site.line, site.bytes, site.ready), (line, 9, 1));
+    }
+}
+
+#[test]
+fn each_kind_is_told() {
+    for (first, second, kind) in [
+        (true, false, READ_AFTER_WRITE),
+        (false, true, WRITE_AFTER_READ),
+        (true, true, WRITE_AFTER_WRITE),
+    ] {
+        for records in [Records::Two, Records::Four] {
+            let mut machine = Machine::new(records);
+            machine.launch(1, 0).start(1, 0, 0).start(1, 1, 1);
+            machine
+                .access(0, first, 1, 0, 16)
+                .access(1, second, 2, 8, 8);
+            assert_eq!(machine.kinds(), [kind as u8], "{records:?}");
+        }
+    }
+}
+
+#[test]
+fn neighbouring_elements_do_not_race() {
+    for bytes in [1, 2, 4] {
+        let mut machine = Machine::new(Records::Four);
+        machine.launch(1, 0).start(1, 0, 0).start(1, 1, 1);
+        for element in 0..8 / u64::from(bytes) {
+            machine.access(
+                element as u32 % 2,
+                true,
+                1,
+                element * u64::from(bytes),
+                bytes,
+            );
+        }
+        assert_eq!(machine.kinds(), [], "{bytes} bytes");
+    }
+}
+
+#[test]
+fn ctas_of_one_launch_race_though_one_runs_after_the_other_on_the_same_slot() {
+    let mut machine = Machine::new(Records::Four);
+    machine.launch(1, 0).start(1, 0, 0).write(0, 1, 0).exit(0);
+    machine.start(1, 0, 1).write(0, 1, 0).exit(0);
+    let (races, _) = machine.told();
+    let [race] = races[..] else {
+        panic!("{races:?}")
+    };
+    assert_eq!((race.earlier.thread, race.later.thread), (0, 0));
+    assert_eq!((race.earlier.cta, race.later.cta), (0, 1));
+}
+
+#[test]
+fn launches_are_ordered_as_far_as_their_frontiers_say() {
+    // The third launch starts after the second, which carried the first's completion over.
+    let ordered = |after| {
+        let mut machine = Machine::new(Records::Four);
+        machine.launch(1, 0).launch(2, 1).launch(3, after);
+        machine.start(1, 0, 0).write(0, 1, 0).exit(0);
+        machine.start(2, 1, 0).read(1, 2, 8).exit(1);
+        machine.start(3, 1, 0).write(1, 3, 0).exit(1);
+        machine.kinds().is_empty()
+    };
+    assert!(ordered(2));
+    assert!(!ordered(0));
+}
+
+#[test]
+fn a_dependent_launch_is_ordered_once_it_has_waited() {
+    for waits in [false, true] {
+        let mut machine = Machine::new(Records::Four);
+        let [own_row, foreign_row] = machine.rows(1);
+        let state = machine.state(1);
+        let overtaken = Overtaken {
+            own_row,
+            foreign_row,
+            state,
+            ctas: 1,
+            reserved: 0,
+        };
+        machine.driver.write(OVERTAKEN, &words(&overtaken));
+        machine.launch(1, 0).launch_with(2, 0, |launch| {
+            launch.overtaken = OVERTAKEN;
+            launch.overtaken_count = 1;
+            launch.waits_for = 1;
+        });
+        machine.start(1, 0, 0).start(2, 1, 0).write(0, 1, 0).exit(0);
+        if waits {
+            machine.driver.place(1, 0).wait(STATE);
+        }
+        machine.write(1, 2, 0).exit(1);
+        // What it waited for is part of its own completion.
+        machine.launch(3, 2).start(3, 0, 0).write(0, 3, 0);
+        let kinds = machine.kinds();
+        assert_eq!(kinds.is_empty(), waits, "{kinds:?}");
+    }
+}
+
+#[test]
+fn a_cta_that_starts_when_its_predecessor_is_complete_knows_it() {
+    let mut machine = Machine::new(Records::Four);
+    let [own_row, foreign_row] = machine.rows(1);
+    let state = machine.state(1);
+    let overtaken = Overtaken {
+        own_row,
+        foreign_row,
+        state,
+        ctas: 1,
+        reserved: 0,
+    };
+    machine.driver.write(OVERTAKEN, &words(&overtaken));
+    machine.launch(1, 0).launch_with(2, 0, |launch| {
+        launch.overtaken = OVERTAKEN;
+        launch.overtaken_count = 1;
+    });
+    machine
+        .start(1, 0, 0)
+        .write(0, 1, 0)
+        .exit(0)
+        .start(2, 1, 0)
+        .write(1, 2, 0);
+    assert_eq!(machine.kinds(), []);
+}
+
+#[test]
+fn races_that_are_alike_are_told_at_growing_distances() {
+    let mut machine = Machine::new(Records::Four);
+    machine.launch(1, 0).start(1, 0, 0).start(1, 1, 1);
+    for granule in 0..9 {
+        machine.write(0, 1, 8 * granule).write(1, 2, 8 * granule);
+    }
+    let (races, _) = machine.told();
+    let told: Vec<_> = races
+        .iter()
+        .map(|race| (race.address - REAL, race.repeats))
+        .collect();
+    assert_eq!(told, [(0, 0), (8, 0), (24, 1), (56, 3)]);
+}
+
+#[test]
+fn a_full_ring_drops_races_and_counts_them() {
+    let mut machine = Machine::new(Records::Four);
+    machine.launch(1, 0).start(1, 0, 0).start(1, 1, 1);
+    for line in 0..20 {
+        machine
+            .write(0, 100, 8 * line)
+            .write(1, 1 + line as u32, 8 * line);
+    }
+    let (races, loss) = machine.told();
+    assert_eq!((races.len(), loss(Loss::RaceRingFull)), (16, 4));
+}
+
+#[test]
+fn without_a_slot_a_cta_is_not_checked() {
+    let mut machine = Machine::new(Records::Four);
+    machine.launch(1, 0).start(1, 1, 0).write(1, 1, 0);
+    machine
+        .start(1, 0, 1)
+        .start(1, 0, 2)
+        .start(1, 0, 3)
+        .write(0, 2, 0)
+        .exit(0);
+    // It cannot tell what it knew: its completion covers everything so far.
+    machine.launch(2, 1).start(2, 1, 0).write(1, 3, 0);
+    let (races, loss) = machine.told();
+    assert_eq!((races.len(), loss(Loss::NoSlot)), (0, 1));
+}
+
+#[test]
+fn after_an_acquire_that_is_not_checked_everything_is_ordered() {
+    for (sem, races) in [(1, 1), (2, 0), (3, 1), (4, 0)] {
+        let mut machine = Machine::new(Records::Four);
+        machine
+            .launch(1, 0)
+            .start(1, 0, 0)
+            .start(1, 1, 1)
+            .write(0, 1, 0);
+        machine.driver.place(1, 0).atomic(STATE, sem);
+        machine.write(1, 2, 0);
+        let (told, loss) = machine.told();
+        assert_eq!(
+            (told.len(), loss(Loss::NotInstrumented)),
+            (races, 1),
+            "order {sem}"
+        );
+    }
+}
+
+#[test]
+fn a_race_with_an_opaque_launch_is_only_possible() {
+    let mut machine = Machine::new(Records::Four);
+    machine
+        .launch_with(1, 0, |launch| launch.flags = launch_flags::OPAQUE)
+        .launch(2, 0);
+    machine
+        .start(1, 0, 0)
+        .start(2, 1, 0)
+        .write(0, 1, 0)
+        .write(1, 2, 0);
+    machine.write(1, 3, 8).write(0, 4, 8);
+    let (races, _) = machine.told();
+    let flags: Vec<_> = races.iter().map(|race| u32::from(race.flags)).collect();
+    assert_eq!(flags, [POSSIBLE, POSSIBLE]);
+}
+
+#[test]
+fn the_earlier_side_may_be_forgotten() {
+    let mut machine = Machine::new(Records::Four);
+    machine.launch(1, 0).start(1, 0, 0).write(0, 1, 0).exit(0);
+    for index in 0..u64::from(limits::HISTORY) {
+        machine.start(1, 0, 1 + index).exit(0);
+    }
+    machine.start(1, 1, 99).write(1, 2, 0);
+    let (races, loss) = machine.told();
+    let [race] = races[..] else {
+        panic!("{races:?}")
+    };
+    assert_eq!(u32::from(race.earlier.flags), FORGOTTEN);
+    assert_eq!(loss(Loss::HistoryOverwritten), 1);
+}
+
+#[test]
+fn a_state_region_that_does_not_fit_the_library_is_left_alone() {
+    let changes: [fn(&mut GlobalState); 3] = [
+        |global| global.magic = 0,
+        |global| global.version += 1,
+        |global| global.constants.records = 2,
+    ];
+    for change in changes {
+        let mut machine = Machine::with(Records::Four, change);
+        machine
+            .launch(1, 0)
+            .start(1, 0, 0)
+            .start(1, 1, 1)
+            .write(0, 1, 0)
+            .write(1, 2, 0);
+        machine.exit(0).exit(1);
+        machine.driver.read(SPACE_BASE, 4);
+        assert_eq!(machine.driver.answers(), [0; 4]);
+    }
+}
+
+#[test]
+fn halting_on_a_race_is_a_failed_assertion() {
+    let mut machine = Machine::with(Records::Four, |global| global.flags = limits::HALT_ON_RACE);
+    machine
+        .launch(1, 0)
+        .start(1, 0, 0)
+        .start(1, 1, 1)
+        .write(0, 1, 0)
+        .write(1, 2, 0);
+    let failure = std::panic::catch_unwind(|| machine.driver.answers()).unwrap_err();
+    let said = failure.downcast_ref::<String>().unwrap();
+    let expected = "kernel.py:2: Assertion `Write after write race detected` failed.";
+    assert!(said.contains(expected), "{said}");
+}
+
+/// Knows its own epoch only.
+struct Alone(ThreadId);
+
+impl Past for Alone {
+    fn is_ordered(&self, thread: ThreadId, _: Epoch) -> bool {
+        thread == self.0
+    }
+
+    fn is_same_device(&self, _: ThreadId) -> bool {
+        true
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Tensor {
+    sm: u32,
+    write: bool,
+    bytes: u32,
+    elements: Vec<(u64, bool)>,
+}
+
+fn tensor() -> impl Strategy<Value = Tensor> {
+    let bytes = prop::sample::select(vec![1u32, 2, 3, 4, 8, 12, 16, 32]);
+    (0u32..2, any::<bool>(), bytes, any::<bool>()).prop_flat_map(|(sm, write, bytes, aligned)| {
+        let offset = (0u64..128).prop_map(move |offset| {
+            if aligned {
+                offset / u64::from(bytes) * u64::from(bytes)
+            } else {
+                offset
+            }
+        });
+        prop::collection::vec((offset, any::<bool>()), 1..9).prop_map(move |elements| Tensor {
+            sm,
+            write,
+            bytes,
+            elements,
+        })
+    })
+}
+
+fn agree<const S: usize>(records: Records, tensors: &[Tensor]) {
+    const GRANULES: u64 = 24;
+    let mut machine = Machine::new(records);
+    machine.launch(1, 0).start(1, 0, 0).start(1, 1, 1);
+    let shadow: Vec<AtomicU64> = (0..GRANULES * S as u64)
+        .map(|_| AtomicU64::new(0))
+        .collect();
+    let mut checked = [0, 0];
+    for Tensor {
+        sm,
+        write,
+        bytes,
+        elements,
+    } in tensors
+    {
+        let at = |&(offset, mask): &(u64, bool)| (REAL + offset, mask);
+        let at: Vec<_> = elements.iter().map(at).collect();
+        // Line 0 is unknown, so that the site is 0 in both.
+        machine
+            .driver
+            .place(*sm, 0)
+            .tensor(STATE, *write, (FILE, 0), *bytes, &at);
+        for &(address, _) in at.iter().filter(|(_, mask)| *mask) {
+            for part in granules(address, (*bytes).into()) {
+                let access = CellAccess {
+                    thread: ThreadId(*sm as u16),
+                    epoch: Epoch::new(2).unwrap(),
+                    mask: part.mask,
+                    action: if *write { Action::Write } else { Action::Read },
+                    scope: RecordScope::NotAtomic,
+                    site: SiteId::UNKNOWN,
+                };
+                let cell = Cell::<_, S>::of(&shadow, ((part.granule - REAL) / 8) as usize).unwrap();
+                let sampler = Sampler::new(7, part.granule / 8);
+                cell.access(&access, &Alone(access.thread), sampler, |_| {});
+                checked[*sm as usize] += 1;
+            }
+        }
+    }
+    machine.driver.read(SPACE_BASE, GRANULES * S as u64);
+    machine.exit(0).exit(1);
+    let accesses = STATE + core::mem::offset_of!(GlobalState, accesses) as u64;
+    machine.driver.read(accesses, 1);
+    let mut expected: Vec<u64> = shadow.iter().map(|word| word.load(Relaxed)).collect();
+    expected.push(checked[0] + checked[1]);
+    assert_eq!(machine.driver.answers(), expected);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn elements_of_every_size_and_alignment_go_to_their_cells(
+        tensors in prop::collection::vec(tensor(), 1..40),
+    ) {
+        agree::<4>(Records::Four, &tensors);
+        agree::<2>(Records::Two, &tensors);
+    }
+}
