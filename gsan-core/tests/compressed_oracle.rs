@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gsan_core::address::granules;
+use gsan_core::address::{GRANULE, granules};
 use gsan_core::clock::Epoch;
 use gsan_core::compressed::detector::CompressedDetector;
 use gsan_core::compressed::system::Sizes;
@@ -50,7 +50,7 @@ fn tight() -> impl Strategy<Value = Sizes> {
                     private_clocks,
                     segments,
                     history: 2,
-                    last_epoch: Epoch::new(epochs).unwrap(),
+                    last_epoch: Epoch::new(epochs).expect("a small epoch"),
                     tokens,
                 }
             },
@@ -59,7 +59,7 @@ fn tight() -> impl Strategy<Value = Sizes> {
 
 fn topology() -> impl Strategy<Value = Topology> {
     (1u32..4, 1u32..5, 1u32..4)
-        .prop_map(|(sms, slots, banks)| Topology::new(2, sms, slots, banks).unwrap())
+        .prop_map(|(sms, slots, banks)| Topology::new(2, sms, slots, banks).expect("it is small"))
 }
 
 fn compressed<const S: usize>(events: &[Event], topology: Topology, sizes: Sizes) -> Vec<Race> {
@@ -73,7 +73,7 @@ fn exact(unit: Unit, events: &[Event]) -> Vec<Race> {
     races(&mut Exact::new(unit), events)
 }
 
-/// The bytes that raced, with the CTAs that took part.
+/// The granules with races, with the CTAs that took part.
 ///
 /// Of several accesses of a CTA that race with one access, each detector may drop some that say
 /// nothing new, and an access with an asynchronous copy can be met from either side. Between the
@@ -81,11 +81,11 @@ fn exact(unit: Unit, events: &[Event]) -> Vec<Race> {
 fn involved(races: &[Race]) -> BTreeSet<(u64, Cta)> {
     let mut involved = BTreeSet::new();
     for race in races {
-        for byte in race.address..race.address + u64::from(race.bytes) {
+        for part in granules(race.address, race.bytes.into()) {
             for who in [race.earlier.who, race.later.who] {
                 match who {
                     Who::Cta(cta) | Who::Thread(Thread { cta, .. }) => {
-                        involved.insert((byte, cta));
+                        involved.insert((part.granule, cta));
                     }
                     Who::Forgotten(_) => {}
                 }
@@ -104,7 +104,7 @@ fn invented(found: &[Race], truth: &[Race]) -> Vec<Race> {
             let Who::Cta(cta) = race.later.who else {
                 return true;
             };
-            !truth.contains(&(race.address, cta))
+            !truth.contains(&(race.address / GRANULE * GRANULE, cta))
         })
         .copied()
         .collect()
@@ -181,10 +181,12 @@ proptest! {
 
     #[test]
     fn it_finds_a_race_of_ordinary_accesses_where_the_cells_have_room_for_all(
-        case in cases(Shape::ONE_KERNEL),
+        case in cases(Shape { ops: 4, ..Shape::ONE_KERNEL }),
     ) {
         let events = execute(&case.program, Grain::Operation, &case.schedule);
-        prop_assume!(cells_have_room(&events));
+        if !cells_have_room(&events) {
+            return Ok(());
+        }
         let topology = Topology::new(2, 2, 16, 8).unwrap();
         let found = compressed::<4>(&events, topology, ROOMY);
         let weak = |race: &&Race| race.earlier.scope.is_none() && race.later.scope.is_none();

@@ -77,7 +77,6 @@ impl<A: Atomic<Value = u64>, const S: usize> Cell<'_, A, S> {
         let first_empty = first(survey.empty & !1);
         if let Some(place) = first_empty.or_else(|| first(free)).or_else(victim) {
             announced.place = place as u8;
-            announced.evicted = words[place];
             announced.mark = Record::new(RecordFields {
                 mask: 0,
                 write: publishes,
@@ -85,7 +84,10 @@ impl<A: Atomic<Value = u64>, const S: usize> Cell<'_, A, S> {
                 ..access.record().fields()
             })
             .bits();
-            self.words[place].store(announced.mark, Relaxed);
+            let evicted = self.words[place].swap(announced.mark, Relaxed);
+            if Word::from_bits(evicted).mask() != 0 {
+                announced.evicted = evicted;
+            }
         }
         announced
     }
