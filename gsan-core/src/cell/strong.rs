@@ -210,7 +210,8 @@ impl<A: Atomic<Value = u64>, const S: usize> Cell<'_, A, S> {
             };
             let known = mark.write() && acquires && access.cover_each_other(mark, past);
             if mark.mask() == 0 && found != own && !known {
-                word.store(0, Relaxed);
+                // Whatever has become of it meanwhile goes, too.
+                word.swap(0, Relaxed);
             }
         }
     }
