@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{ArgAction, Args, Parser, Subcommand};
 
-use crate::command::{completions, config, man, report};
+use crate::command::{completions, config, doctor, man, report};
 use crate::failure::Failure;
 
 const STYLES: Styles = Styles::styled()
@@ -60,6 +60,7 @@ pub(crate) struct Shared {
 pub(crate) enum Command {
     Report(report::Arguments),
     Config(config::Arguments),
+    Doctor(doctor::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),
 }
@@ -70,6 +71,7 @@ impl Command {
         match self {
             Command::Report(arguments) => report::run(arguments, shared),
             Command::Config(arguments) => config::run(arguments, shared),
+            Command::Doctor(arguments) => doctor::run(arguments),
             Command::Completions(arguments) => completions::run(arguments),
             Command::Man(arguments) => man::run(arguments),
         }

@@ -2,5 +2,6 @@
 
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod doctor;
 pub(crate) mod man;
 pub(crate) mod report;

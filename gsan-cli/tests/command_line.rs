@@ -58,7 +58,7 @@ fn man_of_an_unknown_subcommand_names_the_known_ones() {
     insta::assert_snapshot!(run.stderr, @r"
     error: there is no subcommand `frob`
      |
-     = help: the subcommands are report, config, completions, man
+     = help: the subcommands are report, config, doctor, completions, man
     ");
 }
 
