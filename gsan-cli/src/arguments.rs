@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{ArgAction, Args, Parser, Subcommand};
 
-use crate::command::{completions, config, doctor, man, report};
+use crate::command::{check, completions, config, doctor, man, report};
 use crate::failure::Failure;
 
 const STYLES: Styles = Styles::styled()
@@ -58,6 +58,7 @@ pub(crate) struct Shared {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Check(check::Arguments),
     Report(report::Arguments),
     Config(config::Arguments),
     Doctor(doctor::Arguments),
@@ -69,6 +70,7 @@ impl Command {
     /// Runs the subcommand. The code is the program's exit code.
     pub(crate) fn run(&self, shared: &Shared) -> Result<ExitCode, Failure> {
         match self {
+            Command::Check(arguments) => check::run(arguments, shared),
             Command::Report(arguments) => report::run(arguments, shared),
             Command::Config(arguments) => config::run(arguments, shared),
             Command::Doctor(arguments) => doctor::run(arguments),

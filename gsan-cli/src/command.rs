@@ -1,5 +1,6 @@
 //! The subcommands, one module each: its `Arguments`, and `run`, which returns the exit code.
 
+pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod doctor;

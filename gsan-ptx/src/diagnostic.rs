@@ -1,6 +1,7 @@
 //! Errors that point at a place in a PTX file.
 
 use std::fmt;
+use std::ops::Range;
 
 use crate::syntax::span::Span;
 
@@ -71,10 +72,8 @@ impl Diagnostic {
         self
     }
 
-    /// The error with the line it is about, coloured for a terminal if `color`.
-    pub fn render(&self, color: bool) -> String {
-        use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
-
+    /// Which bytes of [`Diagnostic::line`] are meant.
+    pub fn bytes_of_line(&self) -> Range<usize> {
         let byte = |column: u32| {
             let column = column.saturating_sub(1) as usize;
             let mut indices = self.line.char_indices().map(|(byte, _)| byte);
@@ -86,10 +85,17 @@ impl Diagnostic {
         } else {
             self.line.len()
         };
+        start..end.max(start)
+    }
+
+    /// The error with the line it is about, coloured for a terminal if `color`.
+    pub fn render(&self, color: bool) -> String {
+        use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+
         let snippet = Snippet::source(self.line.as_str())
             .path(self.file.as_str())
             .line_start(self.span.start.line as usize)
-            .annotation(AnnotationKind::Primary.span(start..end.max(start)));
+            .annotation(AnnotationKind::Primary.span(self.bytes_of_line()));
         let mut report = vec![
             Group::with_title(Level::ERROR.primary_title(self.message.as_str())).element(snippet),
         ];

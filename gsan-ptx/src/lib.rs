@@ -15,6 +15,7 @@
 //!   events in the same order, on any machine.
 
 pub mod alu;
+pub mod check;
 pub mod diagnostic;
 pub mod exec;
 pub mod lower;

@@ -1,4 +1,4 @@
-//! Moves, conversions, and the instructions that choose among all others.
+//! Moves and conversions.
 
 use super::Result;
 use super::arithmetic::{ROUNDINGS, int};
@@ -6,10 +6,8 @@ use super::decode::Decoder;
 use super::scope::Meaning;
 use super::types::{Class, DataType};
 use crate::alu::convert::{Conversion, Numeric, PackInts, PackPair};
-use crate::alu::float::{Clamp, FloatUnary, Rounding};
-use crate::alu::integer::{CarryKind, IntBinary, IntUnary};
+use crate::alu::float::{Clamp, Rounding};
 use crate::alu::{Binary, Ternary, Unary};
-use crate::diagnostic::nearest;
 use crate::program::ir::{MemorySpace, Op};
 use crate::program::operand::Operand;
 use crate::syntax::ast::Operand as Written;
@@ -19,270 +17,8 @@ use DataType::{
     Tf32, U16, U32, U64,
 };
 
-/// Every instruction that is decoded: candidates for a misspelt one.
-const OPCODES: &[&str] = &[
-    "abs",
-    "activemask",
-    "add",
-    "addc",
-    "and",
-    "applypriority",
-    "atom",
-    "bar",
-    "barrier",
-    "bfe",
-    "bfi",
-    "bfind",
-    "bmsk",
-    "bra",
-    "brev",
-    "brkpt",
-    "brx",
-    "call",
-    "clz",
-    "cnot",
-    "copysign",
-    "cos",
-    "cp",
-    "createpolicy",
-    "cvt",
-    "cvta",
-    "discard",
-    "div",
-    "dp2a",
-    "dp4a",
-    "elect",
-    "ex2",
-    "exit",
-    "fence",
-    "fma",
-    "fns",
-    "griddepcontrol",
-    "isspacep",
-    "ld",
-    "ldmatrix",
-    "ldu",
-    "lg2",
-    "lop3",
-    "mad",
-    "mad24",
-    "madc",
-    "match",
-    "max",
-    "membar",
-    "min",
-    "mma",
-    "mov",
-    "movmatrix",
-    "mul",
-    "mul24",
-    "nanosleep",
-    "neg",
-    "not",
-    "or",
-    "pmevent",
-    "popc",
-    "prefetch",
-    "prefetchu",
-    "prmt",
-    "rcp",
-    "red",
-    "redux",
-    "rem",
-    "ret",
-    "rsqrt",
-    "sad",
-    "selp",
-    "set",
-    "setmaxnreg",
-    "setp",
-    "shf",
-    "shfl",
-    "shl",
-    "shr",
-    "sin",
-    "slct",
-    "sqrt",
-    "st",
-    "stmatrix",
-    "sub",
-    "subc",
-    "szext",
-    "tanh",
-    "testp",
-    "trap",
-    "vote",
-    "xor",
-];
-
-/// Instructions of PTX that are known and not supported.
-const UNSUPPORTED: &[&str] = &[
-    "alloca",
-    "clusterlaunchcontrol",
-    "getctarank",
-    "istypep",
-    "mapa",
-    "mbarrier",
-    "multimem",
-    "stackrestore",
-    "stacksave",
-    "suld",
-    "sured",
-    "suq",
-    "sust",
-    "tcgen05",
-    "tensormap",
-    "tex",
-    "tld4",
-    "txq",
-    "vabsdiff",
-    "vabsdiff2",
-    "vabsdiff4",
-    "vadd",
-    "vadd2",
-    "vadd4",
-    "vavrg2",
-    "vavrg4",
-    "vmad",
-    "vmax",
-    "vmax2",
-    "vmax4",
-    "vmin",
-    "vmin2",
-    "vmin4",
-    "vset",
-    "vset2",
-    "vset4",
-    "vshl",
-    "vshr",
-    "vsub",
-    "vsub2",
-    "vsub4",
-    "wgmma",
-    "wmma",
-];
-
 impl Decoder<'_, '_, '_> {
-    /// Chooses by opcode.
-    pub(super) fn decode(&mut self) -> Result<Op> {
-        match self.opcode() {
-            "abs" => self.sign(IntUnary::Abs, FloatUnary::Abs),
-            "activemask" => self.active_mask(),
-            "add" => self.sum(false),
-            "addc" => self.carry(CarryKind::Add, false, true, false),
-            "and" => self.logic(IntBinary::And),
-            "applypriority" | "discard" | "prefetch" | "prefetchu" => self.cache_hint(),
-            "atom" | "red" => self.atomic(),
-            "bar" | "barrier" => self.barrier(),
-            "bfe" => self.bfe(),
-            "bfi" => self.bfi(),
-            "bfind" => self.bfind(),
-            "bmsk" => self.bmsk(),
-            "bra" => self.branch(),
-            "brev" => self.brev(),
-            "brkpt" => self.plain(Op::Breakpoint),
-            "brx" => self.branch_table(),
-            "call" => self.call(),
-            "clz" => self.bit_count(IntUnary::LeadingZeros),
-            "cnot" => self.cnot(),
-            "copysign" => self.copysign(),
-            "cos" => self.approximation(FloatUnary::Cos),
-            "cp" => self.copy(),
-            "createpolicy" => self.create_policy(),
-            "cvt" => self.convert(),
-            "cvta" => self.convert_address(),
-            "div" => self.div(),
-            "dp2a" => self.dp2a(),
-            "dp4a" => self.dp4a(),
-            "elect" => self.elect(),
-            "ex2" => self.approximation(FloatUnary::Exp2),
-            "exit" => self.plain(Op::Exit),
-            "fence" => self.fence(),
-            "fma" => self.fma(),
-            "fns" => self.fns(),
-            "griddepcontrol" => self.grid_dependency(),
-            "isspacep" => self.is_space(),
-            "ld" | "ldu" => self.load(),
-            "ldmatrix" => self.load_matrix(),
-            "lg2" => self.approximation(FloatUnary::Log2),
-            "lop3" => self.lop3(),
-            "mad" => self.mad(),
-            "mad24" => self.mad24(),
-            "madc" => self.mad_carry(None, true, false),
-            "match" => self.match_lanes(),
-            "max" => self.extremum(true),
-            "membar" => self.membar(),
-            "min" => self.extremum(false),
-            "mma" => self.mma(),
-            "mov" => self.mov(),
-            "movmatrix" => self.move_matrix(),
-            "mul" => self.product(),
-            "mul24" => self.mul24(),
-            "nanosleep" => self.nanosleep(),
-            "neg" => self.sign(IntUnary::Neg, FloatUnary::Neg),
-            "not" => self.not(),
-            "or" => self.logic(IntBinary::Or),
-            "pmevent" => self.pm_event(),
-            "popc" => self.bit_count(IntUnary::CountOnes),
-            "prmt" => self.prmt(),
-            "rcp" => self.root(FloatUnary::Reciprocal),
-            "redux" => self.redux(),
-            "rem" => self.integers(IntBinary::Rem),
-            "ret" => self.plain(Op::Return),
-            "rsqrt" => self.rsqrt(),
-            "sad" => self.sad(),
-            "selp" => self.selp(),
-            "set" => self.set(),
-            "setmaxnreg" => self.set_registers(),
-            "setp" => self.setp(),
-            "shf" => self.funnel(),
-            "shfl" => self.shuffle(),
-            "shl" => self.shift(true),
-            "shr" => self.shift(false),
-            "sin" => self.approximation(FloatUnary::Sin),
-            "slct" => self.slct(),
-            "sqrt" => self.root(FloatUnary::SquareRoot),
-            "st" => self.store(),
-            "stmatrix" => self.store_matrix(),
-            "sub" => self.sum(true),
-            "subc" => self.carry(CarryKind::Sub, true, true, false),
-            "szext" => self.szext(),
-            "tanh" => self.approximation(FloatUnary::Tanh),
-            "testp" => self.testp(),
-            "trap" => self.plain(Op::Trap),
-            "vote" => self.vote(),
-            "xor" => self.logic(IntBinary::Xor),
-            opcode if UNSUPPORTED.contains(&opcode) => Err(self.unsupported()),
-            opcode => {
-                self.refused = true;
-                let help = nearest(opcode, OPCODES.iter().copied())
-                    .map(|near| format!("did you mean `{near}`?"));
-                let span = self.instruction.value.opcode.span;
-                Err(self
-                    .error(span, format!("`{opcode}` is not an instruction"))
-                    .with_help_if(help))
-            }
-        }
-    }
-
-    fn pm_event(&mut self) -> Result<Op> {
-        self.flag("mask");
-        self.count(1, 1)?;
-        self.immediate(0)?;
-        Ok(Op::Nop)
-    }
-
-    fn set_registers(&mut self) -> Result<Op> {
-        self.required(&[("inc", ()), ("dec", ())])?;
-        self.demand("sync")?;
-        self.demand("aligned")?;
-        self.ty_of(&[U32])?;
-        self.count(1, 1)?;
-        self.immediate(0)?;
-        Ok(Op::Nop)
-    }
-
-    fn mov(&mut self) -> Result<Op> {
+    pub(super) fn mov(&mut self) -> Result<Op> {
         let width = self.choice(&[("v2", 2), ("v4", 4)]);
         let ty = self.ty_of(&[
             Pred, B16, B32, B64, B128, U16, U32, U64, S16, S32, S64, F32, F64,
@@ -383,7 +119,7 @@ impl Decoder<'_, '_, '_> {
         })
     }
 
-    fn convert_address(&mut self) -> Result<Op> {
+    pub(super) fn convert_address(&mut self) -> Result<Op> {
         let to_space = self.flag("to");
         let space = self.space();
         if space == MemorySpace::Generic {
@@ -413,7 +149,7 @@ impl Decoder<'_, '_, '_> {
         })
     }
 
-    fn is_space(&mut self) -> Result<Op> {
+    pub(super) fn is_space(&mut self) -> Result<Op> {
         let space = self.space();
         if space == MemorySpace::Generic {
             return Err(self.opcode_error("`isspacep` lacks a state space, such as `.global`"));
@@ -426,7 +162,7 @@ impl Decoder<'_, '_, '_> {
         })
     }
 
-    fn convert(&mut self) -> Result<Op> {
+    pub(super) fn convert(&mut self) -> Result<Op> {
         if self.flag("pack") {
             return self.pack_integers();
         }

@@ -10,6 +10,7 @@ mod control;
 mod convert;
 mod data;
 mod decode;
+mod instruction;
 mod memory;
 mod scope;
 mod special;

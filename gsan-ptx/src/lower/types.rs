@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::syntax::types::{Type, words};
+use crate::syntax::types::{Type, dotted, words};
 
 words! {
     /// The type an instruction names.
@@ -41,6 +41,8 @@ words! {
         S4 "s4",
     }
 }
+
+dotted!(DataType);
 
 /// What kind of value a type holds. Untyped bits go with everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

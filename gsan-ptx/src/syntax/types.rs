@@ -1,7 +1,5 @@
 //! The words for types and state spaces (PTX ISA, "Types" and "State Spaces").
 
-use std::fmt;
-
 macro_rules! words {
     ($(#[$meta:meta])* $vis:vis enum $name:ident { $($variant:ident $word:literal,)* }) => {
         $(#[$meta])*
@@ -29,16 +27,23 @@ macro_rules! words {
                 }
             }
         }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, ".{}", self.word())
-            }
-        }
     };
 }
 
-pub(crate) use words;
+/// Types that are written with a dot before their word.
+macro_rules! dotted {
+    ($($name:ident)*) => {
+        $(impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, ".{}", self.word())
+            }
+        })*
+    };
+}
+
+pub(crate) use {dotted, words};
+
+dotted!(Type StateSpace);
 
 words! {
     /// The type of a register, variable or parameter.

@@ -1,0 +1,1 @@
+../gsan-ptx/fixtures/triton/splitk.py

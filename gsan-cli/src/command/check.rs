@@ -1,0 +1,419 @@
+//! `gsan check`.
+
+mod files;
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use gsan_ptx::check::explore::{Explored, Plan, explore};
+use gsan_ptx::check::prepare::prepare;
+use gsan_ptx::check::spec::{Launch, Spec, dimensions};
+use gsan_ptx::check::{Error, Problem};
+use gsan_ptx::diagnostic::{Diagnostic, Source};
+use gsan_ptx::exec::Limits;
+use gsan_ptx::exec::schedule::Strategy;
+use gsan_report::builder::Builder;
+use gsan_report::human;
+use gsan_report::model::Report;
+use gsan_report::source::Sources;
+use gsan_report::{json, sarif};
+
+use crate::arguments::Shared;
+use crate::failure::Failure;
+use crate::{configuration, output};
+
+/// Run a PTX kernel on the CPU and report its races
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Arguments of a kernel (--arg, once for each, in order):
+  buf:BYTES[:TYPE[=INIT]]  a new buffer; its address is passed. INIT: 0, rand, rand:LO:HI, iota,
+                           a number, file:PATH
+  TYPE:VALUE               a number; TYPE: u8 u16 u32 u64 i8 i16 i32 i64 f16 bf16 f32 f64
+  bytes:HEX                a structure
+
+Without --arg and --args, the arguments come from FILE.toml beside FILE.ptx. Directories and
+several files are checked one after the other, each with its own FILE.toml.
+
+Examples:
+  gsan check examples/splitk_relaxed.ptx
+  gsan check splitk.ptx --entry splitk --grid 16,8 --block 128 --arg buf:131072:f32=rand \\
+      --arg buf:131072 --arg buf:16384 --arg buf:64 --arg i32:256 --schedules 100 --seed 1
+  gsan check kernels/ --schedules 50 --format sarif -o races.sarif")]
+pub(crate) struct Arguments {
+    /// PTX files, or directories of them
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    /// The kernel [default: the only one of the module]
+    #[arg(long, value_name = "NAME")]
+    entry: Option<String>,
+
+    /// CTAs in x, y and z
+    #[arg(long, value_name = "X,Y,Z", value_parser = size)]
+    grid: Option<Size>,
+
+    /// Threads of a CTA in x, y and z [default: .reqntid]
+    #[arg(long, value_name = "X,Y,Z", value_parser = size)]
+    block: Option<Size>,
+
+    /// CTAs of a cluster in x, y and z
+    #[arg(long, value_name = "X,Y,Z", value_parser = size)]
+    cluster: Option<Size>,
+
+    /// An argument of the kernel
+    #[arg(long = "arg", value_name = "ARG", allow_hyphen_values = true)]
+    arguments: Vec<String>,
+
+    /// Read launches, buffers and arguments from this file
+    #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["arguments", "entry", "grid", "block", "cluster"])]
+    args: Option<PathBuf>,
+
+    /// Dynamic shared memory [default: what the target allows]
+    #[arg(long, value_name = "BYTES")]
+    shared: Option<u32>,
+
+    /// How many schedules are run
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
+    schedules: u64,
+
+    /// The seed of the first schedule; each further one has the next number
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    seed: u64,
+
+    /// How turns are given to threads
+    #[arg(long, value_enum, default_value_t = StrategyName::Pct)]
+    strategy: StrategyName,
+
+    /// Run all schedules, also after one has shown something
+    #[arg(long)]
+    all: bool,
+
+    /// How many schedules run at once [default: one on each core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: Option<u16>,
+
+    /// Instructions after which a schedule is given up
+    #[arg(long, value_name = "N", default_value_t = Limits::default().instructions)]
+    budget: u64,
+
+    /// The form of the report
+    #[arg(long, value_enum, default_value_t = Format::Human)]
+    format: Format,
+
+    /// Write the report to this file instead of standard output
+    #[arg(short, long, value_name = "OUT")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum StrategyName {
+    /// Random priorities with few change points
+    Pct,
+    /// Any thread, all equally likely
+    Random,
+    /// Every thread in order
+    RoundRobin,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Text with source lines
+    Human,
+    /// The stored form, which `gsan report` reads
+    Json,
+    /// SARIF 2.1.0, for code hosts
+    Sarif,
+}
+
+/// A size as it was written, and as numbers.
+#[derive(Clone, Debug)]
+struct Size {
+    text: String,
+    dimensions: [u32; 3],
+}
+
+fn size(text: &str) -> Result<Size, String> {
+    let dimensions = dimensions(text).map_err(|problem| problem.to_string())?;
+    Ok(Size {
+        text: text.to_owned(),
+        dimensions,
+    })
+}
+
+pub(crate) fn run(arguments: &Arguments, shared: &Shared) -> Result<ExitCode, Failure> {
+    let files = files::find(&arguments.files)?;
+    let several = files.len() > 1 || arguments.files.iter().any(|path| path.is_dir());
+    if several && arguments.says_what_to_launch() {
+        return Err(Failure::usage(
+            "arguments are given for one kernel, but several files are checked",
+        )
+        .help("each file takes its arguments from the FILE.toml beside it"));
+    }
+    let config = configuration::load(shared)?.config.report;
+    let look = output::look(arguments.output.is_some(), config.context_lines);
+    let here = std::env::current_dir().unwrap_or_default();
+    let mut sources = Sources::new(&here);
+    // What each file's own report keeps is kept; suppressions are applied there.
+    let mut total = Builder::new(usize::MAX, &[]);
+    let mut text = String::new();
+    let (mut clean, mut faulty, mut refused) = (0usize, 0usize, 0usize);
+    for file in &files {
+        let builder = Builder::new(config.limit as usize, &config.suppress);
+        let explored = match arguments.check(file, builder, shared, &mut sources) {
+            Ok(explored) => explored,
+            Err(failure) if several => {
+                output::complain(&failure.render());
+                refused += 1;
+                continue;
+            }
+            Err(failure) => return Err(failure),
+        };
+        if !explored.printed.is_empty() && !shared.quiet {
+            output::complain(explored.printed.trim_end_matches('\n'));
+        }
+        if explored.report.has_findings(config.strict) {
+            faulty += 1;
+            text.push_str(&human::findings(&explored.report, &mut sources, &look));
+        } else {
+            clean += 1;
+        }
+        total.merge(explored.report);
+    }
+    let report = total.finish();
+    if several {
+        text.push_str(&tally(clean, faulty, refused));
+    }
+    text.push_str(&human::rest(&report, &look));
+    arguments.write(&report, text, &here)?;
+    Ok(if report.has_findings(config.strict) {
+        config.exit_code.into()
+    } else if refused > 0 {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// One line about all files.
+fn tally(clean: usize, faulty: usize, refused: usize) -> String {
+    let mut line = format!(
+        "{} files: {clean} clean, {faulty} with findings",
+        clean + faulty + refused
+    );
+    if refused > 0 {
+        line.push_str(&format!(", {refused} not checked"));
+    }
+    line.push_str("\n\n");
+    line
+}
+
+impl Arguments {
+    fn says_what_to_launch(&self) -> bool {
+        self.args.is_some()
+            || self.entry.is_some()
+            || self.grid.is_some()
+            || self.block.is_some()
+            || self.cluster.is_some()
+            || self.shared.is_some()
+            || !self.arguments.is_empty()
+    }
+
+    /// Checks one file.
+    fn check(
+        &self,
+        file: &Path,
+        builder: Builder,
+        shared: &Shared,
+        sources: &mut Sources,
+    ) -> Result<Explored, Failure> {
+        let name = file.display().to_string();
+        let text = files::read(file)?;
+        let (spec, base) = self.spec(file)?;
+        let source = Source {
+            file: &name,
+            text: &text,
+        };
+        let prepared = prepare(source, &spec, &base).map_err(failure)?;
+        if !shared.quiet {
+            for note in &prepared.notes {
+                tracing::info!("{note}");
+            }
+        }
+        sources.insert(name.clone(), text.clone());
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let plan = Plan {
+            strategy: self.strategy.strategy(),
+            schedules: self.schedules,
+            seed: self.seed,
+            all: self.all,
+            threads: self.jobs.map_or(cores, usize::from),
+            limits: Limits {
+                instructions: self.budget,
+                ..Limits::default()
+            },
+        };
+        let shows_progress = std::io::stderr().is_terminal() && !shared.quiet;
+        let progress = |done: u64| {
+            if shows_progress {
+                eprint!("\r{name}: schedule {done} of {}\x1b[K", plan.schedules);
+            }
+        };
+        let replay = |seed| self.replay(&name, seed);
+        let explored = explore(&prepared, &plan, builder, &replay, &progress).map_err(failure);
+        if shows_progress {
+            eprint!("\r\x1b[K");
+        }
+        explored
+    }
+
+    /// What is launched, and the directory that its files are relative to.
+    fn spec(&self, file: &Path) -> Result<(Spec, PathBuf), Failure> {
+        let beside = file.with_extension("toml");
+        let from_words = self.says_what_to_launch() && self.args.is_none();
+        let spec = match &self.args {
+            Some(path) => Some(path.clone()),
+            None if !from_words && beside.is_file() => Some(beside),
+            None => None,
+        };
+        if let Some(path) = spec {
+            let name = path.display().to_string();
+            let text = files::read(&path)?;
+            let source = Source {
+                file: &name,
+                text: &text,
+            };
+            let mut spec = Spec::from_toml(&source).map_err(failure)?;
+            spec.shared = self.shared.or(spec.shared);
+            return Ok((spec, directory(&path)));
+        }
+        let dimensions = |size: &Option<Size>| size.as_ref().map(|size| size.dimensions);
+        let launch = Launch {
+            entry: self.entry.clone(),
+            grid: dimensions(&self.grid).unwrap_or([1; 3]),
+            block: dimensions(&self.block),
+            cluster: dimensions(&self.cluster).unwrap_or([1; 3]),
+            ..Launch::default()
+        };
+        let mut spec = Spec::from_words(&self.arguments, launch).map_err(usage)?;
+        spec.shared = self.shared;
+        Ok((spec, directory(file)))
+    }
+
+    /// The command that runs one schedule of `file`.
+    fn replay(&self, file: &str, seed: u64) -> String {
+        let mut words = vec!["gsan".to_owned(), "check".to_owned(), file.to_owned()];
+        let mut option = |name: &str, value: Option<String>| {
+            if let Some(value) = value {
+                words.extend([format!("--{name}"), value]);
+            }
+        };
+        let size = |size: &Option<Size>| size.as_ref().map(|size| size.text.clone());
+        option("entry", self.entry.clone());
+        option("grid", size(&self.grid));
+        option("block", size(&self.block));
+        option("cluster", size(&self.cluster));
+        for argument in &self.arguments {
+            option("arg", Some(argument.clone()));
+        }
+        option(
+            "args",
+            self.args.as_ref().map(|path| path.display().to_string()),
+        );
+        option("shared", self.shared.map(|bytes| bytes.to_string()));
+        let strategy = self.strategy.to_possible_value();
+        option(
+            "strategy",
+            strategy
+                .filter(|_| self.strategy != StrategyName::Pct)
+                .map(|value| value.get_name().to_owned()),
+        );
+        let budget = Some(self.budget).filter(|&budget| budget != Limits::default().instructions);
+        option("budget", budget.map(|budget| budget.to_string()));
+        option("schedules", Some("1".to_owned()));
+        option("seed", Some(seed.to_string()));
+        let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+        words.join(" ")
+    }
+
+    fn write(&self, report: &Report, text: String, here: &Path) -> Result<(), Failure> {
+        let text = match self.format {
+            Format::Human => text,
+            Format::Json => json::write(report),
+            Format::Sarif => sarif::write(report, here),
+        };
+        match &self.output {
+            None => output::bytes(text.as_bytes()),
+            Some(file) => output::to_file(file, &text),
+        }
+    }
+}
+
+impl StrategyName {
+    fn strategy(self) -> Strategy {
+        match self {
+            StrategyName::Pct => Strategy::Pct,
+            StrategyName::Random => Strategy::Random,
+            StrategyName::RoundRobin => Strategy::RoundRobin,
+        }
+    }
+}
+
+fn directory(file: &Path) -> PathBuf {
+    file.parent().map(Path::to_path_buf).unwrap_or_default()
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./:=+,@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+fn usage(problem: Problem) -> Failure {
+    with_help(Failure::usage(problem.message), problem.help)
+}
+
+fn with_help(failure: Failure, help: Option<String>) -> Failure {
+    match help {
+        Some(help) => failure.help(help),
+        None => failure,
+    }
+}
+
+fn failure(error: Error) -> Failure {
+    let shown = |failure: Failure, diagnostic: Box<Diagnostic>| {
+        let span = diagnostic.bytes_of_line();
+        let line = diagnostic.span.start.line.max(1) as usize;
+        let failure = failure
+            .at(diagnostic.file, Some(line))
+            .showing(diagnostic.line, span, None);
+        with_help(failure, diagnostic.help)
+    };
+    match error {
+        Error::Ptx(diagnostic) => shown(Failure::other(diagnostic.message.clone()), diagnostic),
+        Error::ArgumentFile(diagnostic) => {
+            shown(Failure::usage(diagnostic.message.clone()), diagnostic)
+        }
+        Error::Arguments(problem) => usage(problem),
+        error @ Error::Internal(_) => Failure::other(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_when_a_shell_would_not_take_them_as_they_are() {
+        assert_eq!(quoted("buf:64:f32=rand:-1:1"), "buf:64:f32=rand:-1:1");
+        assert_eq!(quoted("a b"), "'a b'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert_eq!(quoted("$x"), "'$x'");
+        assert_eq!(quoted(""), "''");
+    }
+}

@@ -1,0 +1,218 @@
+//! `gsan check` as a person meets it.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+#[allow(dead_code, reason = "other tests use the rest")]
+mod gsan;
+
+use std::fs;
+use std::path::PathBuf;
+
+use gsan::Gsan;
+
+fn example(name: &str) -> String {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples");
+    fs::read_to_string(path.join(name)).unwrap()
+}
+
+fn with_example() -> Gsan {
+    ["splitk_relaxed.ptx", "splitk_relaxed.toml", "splitk.py"]
+        .into_iter()
+        .fold(Gsan::new(), |gsan, name| gsan.file(name, &example(name)))
+}
+
+/// Each thread adds 1 to the same word, atomically if so said.
+fn counter(atomic: bool) -> String {
+    let add = if atomic {
+        "red.global.add.u32 [%rd1], 1;"
+    } else {
+        "ld.global.u32 %r1, [%rd1];\n  add.u32 %r1, %r1, 1;\n  st.global.u32 [%rd1], %r1;"
+    };
+    format!(
+        ".version 8.7\n.target sm_80\n.address_size 64\n\
+         .visible .entry counter(.param .u64 .ptr .global word, .param .u64 .ptr .global scratch)\n\
+         .reqntid 1\n{{\n  .reg .b32 %r<2>;\n  .reg .b64 %rd<2>;\n  \
+         ld.param.u64 %rd1, [word];\n  {add}\n  ret;\n}}\n"
+    )
+}
+
+const LAUNCH: &str = "[[buffer]]\nname = \"word\"\nelements = 1\ntype = \"u32\"\n\
+    [[launch]]\ngrid = 2\nargs = [\"buf:word\"]\n";
+
+#[test]
+fn the_example_shows_a_race_with_both_source_lines() {
+    let run = with_example().run(&["check", "splitk_relaxed.ptx"]);
+    assert_eq!(run.code, 66, "{}", run.stderr);
+    let later = run.stdout.find("sum += tl.load(").unwrap();
+    assert!(
+        run.stdout[later..].contains("tl.store(parts"),
+        "{}",
+        run.stdout
+    );
+    assert!(
+        run.stdout
+            .contains("gsan check splitk_relaxed.ptx --schedules 1 --seed ")
+    );
+}
+
+#[test]
+fn the_printed_command_shows_the_same_again() {
+    let gsan = with_example();
+    let findings = |text: &str| text.split("= again:").next().unwrap().to_owned();
+    let first = gsan
+        .run(&["check", "splitk_relaxed.ptx", "--strategy", "random"])
+        .stdout;
+    let command = first
+        .lines()
+        .find_map(|line| line.split_once("gsan check ").map(|(_, rest)| rest))
+        .unwrap();
+    let words: Vec<&str> = ["check"]
+        .into_iter()
+        .chain(command.split_whitespace())
+        .collect();
+    assert!(words.contains(&"random"), "{command}");
+    let again = gsan.run(&words);
+    assert_eq!(again.code, 66);
+    assert_eq!(findings(&again.stdout), findings(&first));
+}
+
+#[test]
+fn a_race_of_a_kernel_given_by_options() {
+    let gsan = Gsan::new().file("counter.ptx", &counter(false));
+    let run = gsan.run(&["check", "counter.ptx", "--grid", "2", "--arg", "buf:4:u32"]);
+    assert_eq!(run.code, 66, "{}", run.stderr);
+    insta::assert_snapshot!(run.stdout);
+}
+
+#[test]
+fn a_correct_kernel_is_clean() {
+    let gsan = Gsan::new().file("counter.ptx", &counter(true));
+    let run = gsan.run(&[
+        "check",
+        "counter.ptx",
+        "--grid",
+        "2",
+        "--arg",
+        "buf:4:u32",
+        "-v",
+    ]);
+    assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+    insta::assert_snapshot!(run.stdout);
+    assert!(
+        run.stderr
+            .contains("`scratch` of kernel `counter` is not given and is null")
+    );
+}
+
+#[test]
+fn several_files_take_their_arguments_from_beside_them_and_have_one_summary() {
+    let gsan = Gsan::new()
+        .file("clean.ptx", &counter(true))
+        .file("clean.toml", LAUNCH)
+        .file("racy.ptx", &counter(false))
+        .file("racy.toml", LAUNCH);
+    let run = gsan.run(&["check", "."]);
+    assert_eq!(run.code, 66, "{}", run.stderr);
+    assert!(
+        run.stdout.contains("2 files: 1 clean, 1 with findings"),
+        "{}",
+        run.stdout
+    );
+    assert!(run.stdout.contains("./racy.ptx"), "{}", run.stdout);
+    assert!(!run.stdout.contains("./clean.ptx"), "{}", run.stdout);
+}
+
+#[test]
+fn a_file_that_cannot_be_checked_does_not_stop_the_others() {
+    let gsan = Gsan::new()
+        .file("a.ptx", "nonsense")
+        .file("b.ptx", &counter(true))
+        .file("b.toml", LAUNCH);
+    let run = gsan.run(&["check", "a.ptx", "b.ptx"]);
+    assert_eq!(run.code, 1, "{}", run.stderr);
+    assert!(
+        run.stdout
+            .contains("2 files: 1 clean, 0 with findings, 1 not checked")
+    );
+    assert!(run.stderr.contains("found `nonsense`"), "{}", run.stderr);
+}
+
+#[test]
+fn reports_are_written_in_every_form() {
+    let gsan = Gsan::new()
+        .file("racy.ptx", &counter(false))
+        .file("racy.toml", LAUNCH);
+    let run = gsan.run(&["check", "racy.ptx", "--format", "json", "-o", "out.json"]);
+    assert_eq!((run.code, run.stdout.as_str()), (66, ""));
+    let report = gsan_report::json::read(gsan.read("out.json").as_bytes()).unwrap();
+    assert!(report.has_findings(false));
+    let run = gsan.run(&["check", "racy.ptx", "--format", "sarif"]);
+    assert!(run.stdout.contains("\"2.1.0\""), "{}", run.stdout);
+}
+
+#[test]
+fn suppressed_races_do_not_count() {
+    let gsan = Gsan::new()
+        .file("racy.ptx", &counter(false))
+        .file("racy.toml", LAUNCH)
+        .file(
+            "gsan.toml",
+            "[[report.suppress]]\nkernel = \"counter\"\nreason = \"only a statistic\"\n",
+        );
+    let run = gsan.run(&["check", "racy.ptx"]);
+    assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+    assert!(run.stdout.contains("only a statistic"), "{}", run.stdout);
+}
+
+#[test]
+fn what_is_wrong_is_said_with_the_right_exit_code() {
+    let gsan = Gsan::new()
+        .file("counter.ptx", &counter(true))
+        .file("other.ptx", &counter(true))
+        .file(
+            "future.ptx",
+            ".version 8.7\n.target sm_90a\n.entry k() .reqntid 1 {\n  wgmma.fence.sync.aligned;\n}\n",
+        )
+        .file("wrong.toml", "[[launch]]\ngird = 1\n")
+        .file("machine.ptx", "\x7fELF...");
+    let cases: &[(&[&str], i32)] = &[
+        (&["future.ptx"], 1),
+        (&["machine.ptx"], 1),
+        (&["missing.ptx"], 1),
+        (&["counter.ptx", "--arg", "i32:1"], 2),
+        (&["counter.ptx", "--arg", "buf:4:u31"], 2),
+        (&["counter.ptx", "--entry", "conter"], 2),
+        (&["counter.ptx", "--args", "wrong.toml"], 2),
+        (&["counter.ptx", "--args", "missing.toml"], 1),
+        (&["counter.ptx", "other.ptx", "--arg", "buf:4"], 2),
+        (&["counter.ptx", "--arg", "buf:4", "--cluster", "2"], 2),
+        (&["counter.ptx", "--arg", "tensormap:x"], 2),
+    ];
+    let mut messages = Vec::new();
+    for (words, code) in cases {
+        let run = gsan.run(&[&["check"], *words].concat());
+        assert_eq!(run.code, *code, "{words:?}: {}", run.stderr);
+        assert_eq!(run.stdout, "", "{words:?}");
+        messages.push(format!("$ gsan check {}\n{}", words.join(" "), run.stderr));
+    }
+    insta::assert_snapshot!(messages.join("\n"));
+    for words in [
+        &["check"][..],
+        &["check", "counter.ptx", "--grid", "0"],
+        &["check", "counter.ptx", "--schedules", "0"],
+        &["check", "counter.ptx", "--args", "a.toml", "--arg", "i32:1"],
+    ] {
+        assert_eq!(gsan.run(words).code, 2, "{words:?}");
+    }
+}
+
+#[test]
+fn a_directory_without_ptx_is_wrong_usage() {
+    let run = Gsan::new().run(&["check", "."]);
+    assert_eq!(run.code, 2);
+    assert!(
+        run.stderr.contains("there is no .ptx file under ."),
+        "{}",
+        run.stderr
+    );
+}

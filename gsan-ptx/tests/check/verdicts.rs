@@ -1,0 +1,176 @@
+//! What schedules show, and that it is the same every time.
+
+use std::path::Path;
+
+use gsan_ptx::check::explore::{Explored, Plan, explore};
+use gsan_ptx::check::prepare::{Prepared, prepare};
+use gsan_ptx::check::spec::{Launch, Spec};
+use gsan_ptx::diagnostic::Source;
+use gsan_ptx::exec::Limits;
+use gsan_ptx::exec::schedule::Strategy;
+use gsan_report::builder::Builder;
+use gsan_report::model::{FaultKind, RaceKind};
+
+/// Two CTAs of one warp; thread 0 of each executes `statements`. `%rd1` is a buffer of 16 bytes.
+fn kernel(statements: &str) -> Prepared {
+    let ptx = format!(
+        ".version 8.7\n.target sm_80\n.address_size 64\n\
+         .extern .func (.param .b32 r) vprintf (.param .b64 f, .param .b64 a);\n\
+         .global .b8 text[3] = {{104, 105, 0}};\n\
+         .entry k(.param .u64 .ptr p) .reqntid 32 {{\n\
+         .reg .pred %p<4>; .reg .b32 %r<9>; .reg .b64 %rd<9>;\n\
+         ld.param.u64 %rd1, [p];\nmov.u32 %r1, %tid.x;\nsetp.ne.u32 %p1, %r1, 0;\n\
+         mov.u32 %r2, %ctaid.x;\n@%p1 ret;\n{statements}\nret;\n}}\n"
+    );
+    let launch = Launch {
+        grid: [2, 1, 1],
+        ..Launch::default()
+    };
+    let spec = Spec::from_words(&["buf:16:u32".to_owned()], launch).expect("the words are right");
+    let source = Source {
+        file: "k.ptx",
+        text: &ptx,
+    };
+    prepare(source, &spec, Path::new(".")).unwrap_or_else(|error| panic!("{error}"))
+}
+
+const PLAN: Plan = Plan {
+    strategy: Strategy::Pct,
+    schedules: 20,
+    seed: 3,
+    all: false,
+    threads: 2,
+    limits: Limits {
+        instructions: 100_000,
+        multiprocessors: 4,
+        resident_threads: 1024,
+        stack_bytes: 1 << 16,
+    },
+};
+
+fn run(prepared: &Prepared, plan: Plan) -> Explored {
+    let replay = |seed| format!("again {seed}");
+    explore(prepared, &plan, Builder::new(100, &[]), &replay, &|_| {})
+        .unwrap_or_else(|error| panic!("{error}"))
+}
+
+const RACE: &str = "st.global.u32 [%rd1], %r2;";
+
+#[test]
+fn a_race_stops_the_search_and_says_how_to_see_it_again() {
+    let explored = run(&kernel(RACE), PLAN);
+    let report = explored.report;
+    assert_eq!(report.summary.schedules, 1);
+    let [race] = &report.races[..] else {
+        panic!("{report:?}");
+    };
+    assert_eq!(race.kind, RaceKind::WriteAfterWrite);
+    assert_eq!(race.range.allocation.as_ref().unwrap().bytes, 16);
+    let replay = race.replay.as_ref().unwrap();
+    assert_eq!((replay.seed, replay.command.as_str()), (3, "again 3"));
+    let place = race.later.place.as_ref().unwrap();
+    assert_eq!((place.file.as_str(), place.line), ("k.ptx", 13));
+}
+
+#[test]
+fn all_schedules_are_run_when_asked() {
+    let report = run(&kernel(RACE), Plan { all: true, ..PLAN }).report;
+    assert_eq!(report.summary.schedules, 20);
+    assert_eq!(report.races.len(), 1);
+    assert_eq!(report.races[0].times, 20);
+}
+
+#[test]
+fn a_correct_kernel_is_clean_in_every_schedule() {
+    let report = run(&kernel("atom.global.add.u32 %r3, [%rd1], 1;"), PLAN).report;
+    assert!(!report.has_findings(true), "{report:?}");
+    assert_eq!(report.summary.schedules, 20);
+    assert_eq!(report.summary.launches, 20);
+    // Two threads, each with one access, in every schedule.
+    assert_eq!(report.summary.accesses, 40);
+}
+
+#[test]
+fn what_is_reported_does_not_depend_on_how_many_run_at_once() {
+    // A race only if CTA 1 comes first.
+    let prepared = kernel(
+        "setp.eq.u32 %p2, %r2, 0;\n@%p2 bra ZERO;\natom.global.add.u32 %r3, [%rd1], 1;\n\
+         setp.ne.u32 %p3, %r3, 0;\n@%p3 ret;\nst.global.u32 [%rd1+4], 1;\nret;\nZERO:\n\
+         atom.global.add.u32 %r3, [%rd1], 1;\nld.global.u32 %r4, [%rd1+4];",
+    );
+    let one = run(&prepared, Plan { threads: 1, ..PLAN }).report;
+    assert!(one.has_findings(false));
+    for _ in 0..5 {
+        assert_eq!(run(&prepared, Plan { threads: 8, ..PLAN }).report, one);
+    }
+    let seed = one.races[0].replay.as_ref().unwrap().seed;
+    let again = run(
+        &prepared,
+        Plan {
+            seed,
+            schedules: 1,
+            ..PLAN
+        },
+    );
+    assert_eq!(again.report.races, one.races);
+}
+
+#[test]
+fn faults_have_a_kind_a_place_and_the_bytes() {
+    for (statements, kind) in [
+        ("st.global.u32 [%rd1+16], 1;", FaultKind::OutOfBounds),
+        ("st.global.u32 [%rd1+2], 1;", FaultKind::Misaligned),
+        ("trap;", FaultKind::Trap),
+        ("div.u32 %r3, %r1, 0;", FaultKind::DivisionByZero),
+        ("bar.sync 16;", FaultKind::InvalidOperand),
+    ] {
+        let report = run(&kernel(statements), PLAN).report;
+        let [fault] = &report.faults[..] else {
+            panic!("{statements}: {report:?}");
+        };
+        assert_eq!(fault.kind, kind, "{statements}");
+        assert_eq!(fault.place.as_ref().unwrap().line, 13, "{statements}");
+        assert!(fault.replay.is_some(), "{statements}");
+    }
+}
+
+#[test]
+fn a_deadlock_says_who_waits_where() {
+    let report = run(
+        &kernel("L:\nld.volatile.global.u32 %r3, [%rd1+8];\nsetp.eq.u32 %p2, %r3, 0;\n@%p2 bra L;"),
+        PLAN,
+    )
+    .report;
+    let [fault] = &report.faults[..] else {
+        panic!("{report:?}");
+    };
+    assert_eq!(fault.kind, FaultKind::Deadlock);
+    let [waiting] = &fault.waiting[..] else {
+        panic!("{fault:?}");
+    };
+    assert_eq!(waiting.threads, 2);
+    assert_eq!(waiting.what, "a change of byte 8 of `argument 0`");
+}
+
+#[test]
+fn a_worn_budget_says_how_to_raise_it() {
+    let report = run(
+        &kernel(".shared .b32 s;\nL:\nadd.u32 %r3, %r3, 1;\nst.shared.u32 [s], %r3;\nbra L;"),
+        PLAN,
+    )
+    .report;
+    assert_eq!(report.faults[0].kind, FaultKind::Budget);
+    assert!(report.faults[0].notes[0].contains("--budget"));
+}
+
+#[test]
+fn what_a_kernel_prints_comes_back() {
+    let explored = run(
+        &kernel(
+            "{ .param .b64 f; .param .b64 a; .param .b32 r; .reg .b64 x; mov.u64 x, text;\n\
+             st.param.b64 [f], x; st.param.b64 [a], 0; call (r), vprintf, (f, a); }",
+        ),
+        PLAN,
+    );
+    assert_eq!(explored.printed, "hihi");
+}
