@@ -220,11 +220,10 @@ impl Init {
             Init::Iota if ty.is_float() => fill(&mut |index, _| ty.float(index as f64)),
             Init::Iota => fill(&mut |index, _| ty.integer(index.into())),
             Init::Value(text) => {
-                let value = ty.value(text).map_err(|problem| {
-                    problem.help_if(Some(
-                        "initial values are 0, rand, rand:LO:HI, iota, a number, file:PATH"
-                            .to_owned(),
-                    ))
+                let value = ty.value(text).map_err(|problem| match problem.help {
+                    Some(_) => problem,
+                    None => problem
+                        .help("initial values are 0, rand, rand:LO:HI, iota, a number, file:PATH"),
                 })?;
                 fill(&mut |_, _| value.clone())
             }
