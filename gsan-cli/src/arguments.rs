@@ -58,7 +58,7 @@ pub(crate) struct Shared {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Check(check::Arguments),
+    Check(Box<check::Arguments>),
     Report(report::Arguments),
     Config(config::Arguments),
     Doctor(doctor::Arguments),
