@@ -19,6 +19,8 @@ pub(crate) fn start(shared: &Shared) {
         .with_ansi(colors)
         .with_target(false)
         .without_time()
+        // It would say so on standard error, the very stream that failed, and panic.
+        .log_internal_errors(false)
         .with_writer(std::io::stderr)
         .init();
 }

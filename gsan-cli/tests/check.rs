@@ -56,6 +56,52 @@ fn the_example_shows_a_race_with_both_source_lines() {
 }
 
 #[test]
+fn one_source_line_in_two_files_is_two_races() {
+    let gsan = with_example()
+        .file("variant.ptx", &example("splitk_relaxed.ptx"))
+        .file("variant.toml", &example("splitk_relaxed.toml"));
+    let run = gsan.run(&["check", "splitk_relaxed.ptx", "variant.ptx"]);
+    assert_eq!(run.code, 66, "{}", run.stderr);
+    assert!(run.stdout.contains("gsan: 2 races"), "{}", run.stdout);
+    let run = gsan.run(&[
+        "check",
+        "splitk_relaxed.ptx",
+        "variant.ptx",
+        "--format",
+        "json",
+    ]);
+    for file in ["splitk_relaxed.ptx", "variant.ptx"] {
+        let replay = format!("gsan check {file} --schedules 1");
+        assert!(run.stdout.contains(&replay), "{}", run.stdout);
+    }
+}
+
+#[test]
+fn shared_memory_may_be_said_beside_the_file_of_arguments() {
+    let run = with_example().run(&["check", "splitk_relaxed.ptx", "--shared", "1024"]);
+    assert_eq!(run.code, 66, "{}", run.stderr);
+}
+
+#[test]
+fn an_event_that_no_launch_records_is_refused() {
+    let launch = format!(
+        "{LAUNCH}wait = [\"dome\"]\n{}",
+        &LAUNCH[LAUNCH.find("[[launch").unwrap()..]
+    );
+    let gsan = Gsan::new()
+        .file("counter.ptx", &counter(true))
+        .file("counter.toml", &format!("{launch}record = \"done\"\n"));
+    let run = gsan.run(&["check", "counter.ptx"]);
+    assert_eq!(run.code, 2, "{}", run.stdout);
+    assert!(
+        run.stderr.contains("no launch records the event `dome`"),
+        "{}",
+        run.stderr
+    );
+    assert!(run.stderr.contains("`done`"), "{}", run.stderr);
+}
+
+#[test]
 fn the_printed_command_shows_the_same_again() {
     let gsan = with_example();
     let findings = |text: &str| text.split("= again:").next().unwrap().to_owned();

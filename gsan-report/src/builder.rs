@@ -61,10 +61,12 @@ struct FaultKey {
     spot: Spot,
 }
 
-/// A line of a kernel.
+/// A line of a kernel. One source line compiled into two PTX files is two lines: they are two kernels
+/// that happen to share their name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Spot {
     line: Option<(String, u32)>,
+    ptx: Option<String>,
     kernel: Option<String>,
 }
 
@@ -72,6 +74,7 @@ impl Spot {
     fn new(place: Option<&Place>, who: Option<&Who>) -> Spot {
         Spot {
             line: place.map(|place| (place.file.clone(), place.line)),
+            ptx: place.and_then(|place| Some(place.ptx.as_ref()?.file.clone())),
             kernel: who.and_then(|who| who.kernel.clone()),
         }
     }

@@ -2,7 +2,7 @@
 
 mod files;
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -145,7 +145,7 @@ fn size(text: &str) -> Result<Size, String> {
 pub(crate) fn run(arguments: &Arguments, shared: &Shared) -> Result<ExitCode, Failure> {
     let files = files::find(&arguments.files)?;
     let several = files.len() > 1 || arguments.files.iter().any(|path| path.is_dir());
-    if several && arguments.says_what_to_launch() {
+    if several && (arguments.says_what_to_launch() || arguments.shared.is_some()) {
         return Err(Failure::usage(
             "arguments are given for one kernel, but several files are checked",
         )
@@ -216,7 +216,6 @@ impl Arguments {
             || self.grid.is_some()
             || self.block.is_some()
             || self.cluster.is_some()
-            || self.shared.is_some()
             || !self.arguments.is_empty()
     }
 
@@ -257,13 +256,17 @@ impl Arguments {
         let shows_progress = std::io::stderr().is_terminal() && !shared.quiet;
         let progress = |done: u64| {
             if shows_progress {
-                eprint!("\r{name}: schedule {done} of {}\x1b[K", plan.schedules);
+                let _ = write!(
+                    std::io::stderr(),
+                    "\r{name}: schedule {done} of {}\x1b[K",
+                    plan.schedules
+                );
             }
         };
         let replay = |seed| self.replay(&name, seed);
         let explored = explore(&prepared, &plan, builder, &replay, &progress).map_err(failure);
         if shows_progress {
-            eprint!("\r\x1b[K");
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
         }
         explored
     }

@@ -184,11 +184,29 @@ impl Spec {
                 stream: table.stream,
                 device: table.device,
                 programmatic: table.programmatic,
-                waits: table.wait.clone(),
+                waits: table
+                    .wait
+                    .iter()
+                    .map(|name| name.get_ref().clone())
+                    .collect(),
                 record: table.record.clone(),
                 sync: table.sync,
                 arguments: arguments.collect::<Result<_, _>>()?,
             });
+        }
+        let recorded: Vec<&str> = (spec.launches.iter())
+            .filter_map(|launch| launch.record.as_deref())
+            .collect();
+        for wait in file.launch.iter().flat_map(|table| &table.wait) {
+            let name = wait.get_ref();
+            if !recorded.contains(&name.as_str()) {
+                let problem = Problem::new(format!("no launch records the event `{name}`"));
+                let help = match recorded.as_slice() {
+                    [] => "say `record = \"…\"` in the launch that it waits for".to_owned(),
+                    events => format!("recorded are `{}`", events.join("`, `")),
+                };
+                return Err(at(wait.span())(problem.help(help)));
+            }
         }
         if spec.launches.is_empty() {
             let error = source.error(place(source.text, 0..0), "nothing is launched");
@@ -257,7 +275,7 @@ struct LaunchTable {
     #[serde(default)]
     programmatic: bool,
     #[serde(default)]
-    wait: Vec<String>,
+    wait: Vec<Spanned<String>>,
     record: Option<String>,
     #[serde(default)]
     sync: bool,
