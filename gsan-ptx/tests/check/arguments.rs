@@ -148,7 +148,7 @@ fn a_toml_file_says_everything() {
          [[buffer]]\nname = \"a\"\nelements = 4\ntype = \"f16\"\ninit = [1, 2.5]\n\
          [[buffer]]\nname = \"b\"\nbytes = 8\ninit = 7\n\
          [[launch]]\nentry = \"k\"\ngrid = [2, 3]\nblock = 64\nstream = 1\ndevice = 2\n\
-         programmatic = true\nwait = [\"e\"]\nrecord = \"f\"\nsync = true\n\
+         programmatic = true\nwait = [\"e\"]\nrecord = \"e\"\nsync = true\n\
          args = [\"buf:b+4\", \"u64:5\"]\n\
          [expect]\nverdict = \"clean\"\n",
     )
@@ -170,7 +170,7 @@ fn a_toml_file_says_everything() {
             device: 2,
             programmatic: true,
             waits: vec!["e".to_owned()],
-            record: Some("f".to_owned()),
+            record: Some("e".to_owned()),
             sync: true,
             arguments: vec![
                 Argument::Buffer {
