@@ -96,6 +96,12 @@
 #define GSAN_CLOCK_CHECKPOINTS 32u
 /* Lowest bit of the device rank in the name of a checkpoint; its index plus 1 lies below. */
 #define GSAN_CLOCK_CHECKPOINT_DEVICE_SHIFT 16u
+/* In the generation of a publication: what its sequence began with is no longer known; the low
+ * bits of a token lie below.
+ */
+#define GSAN_CLOCK_GENERATION_LOST 0x8000u
+/* How many entries of a snapshot are read before its state is looked at again. */
+#define GSAN_CLOCK_SNAPSHOT_CHUNK 32u
 
 /* Flags of a launch. */
 
@@ -117,7 +123,7 @@
  */
 #define GSAN_LAUNCH_INDEX_NUMBER_SHIFT 32u
 
-/* Flags of a resident CTA. */
+/* Flags and words of a resident CTA. */
 
 /* It found no slot and runs unchecked. */
 #define GSAN_THREAD_NO_SLOT 1u
@@ -129,8 +135,51 @@
 #define GSAN_THREAD_CHANGED 8u
 /* It saw more sync words than are kept. */
 #define GSAN_THREAD_OVERFLOWED 16u
-/* How many sync words are kept. */
+/* How many sync words are kept that were acquired. */
 #define GSAN_THREAD_ACQUIRED 4u
+/* How many sync words are kept that relaxed reads saw. */
+#define GSAN_THREAD_SEEN 8u
+/* In published: there is a publication. */
+#define GSAN_THREAD_PUBLISHED UINT64_C(0x2000000000000000)
+/* Lowest bit of the epoch in published; the token lies below. */
+#define GSAN_THREAD_PUBLISHED_EPOCH_SHIFT 37u
+/* In the snapshot of a frontier: it was made; the low bits of its index lie below, 0 if
+ * nothing is in it.
+ */
+#define GSAN_THREAD_FRONTIER_MADE UINT64_C(0x100000000)
+/* Lowest bit, in the snapshot of a frontier, of the launches overtaken that it includes. */
+#define GSAN_THREAD_FRONTIER_TAKEN_SHIFT 33u
+/* In acquired: there is an entry. It lies at its publisher, modulo. */
+#define GSAN_THREAD_ACQUIRED_VALID UINT64_C(0x8000000000000000)
+/* Lowest bit of the token in acquired; the publisher lies below. */
+#define GSAN_THREAD_ACQUIRED_TOKEN_SHIFT 16u
+
+/* The history. */
+
+/* Set in an entry that is there. */
+#define GSAN_HISTORY_VALID UINT64_C(0x1)
+/* Lowest bit of the launch's number. */
+#define GSAN_HISTORY_LAUNCH_SHIFT 8u
+/* Lowest bit of the epoch of the start. */
+#define GSAN_HISTORY_START_SHIFT 40u
+
+/* The event of an atomic access. */
+
+/* Bits of the offset in real memory; the state region lies above. */
+#define GSAN_EVENT_OFFSET_BITS 46u
+/* Bits of the address of a state region below which it is 0. */
+#define GSAN_EVENT_REGION_SHIFT 30u
+/* Lowest bit of the place of the announcement. */
+#define GSAN_EVENT_PLACE_SHIFT 62u
+/* The most bytes of an access that is checked. */
+#define GSAN_EVENT_MAX_BYTES 8u
+
+/* Meetings. */
+
+/* Bits of the arrivals that complete a phase. Above lie as many of the arrivals still missing, then
+ * how many phases are complete.
+ */
+#define GSAN_MEETING_COUNT_BITS 20u
 
 /* Numbers in a race entry. */
 
@@ -160,7 +209,7 @@
 /* The state region. */
 
 /* The version of the layout; processes that share memory must agree. */
-#define GSAN_STATE_VERSION 2u
+#define GSAN_STATE_VERSION 3u
 /* First word of a state region: "GSAN" and the version would differ in every other use. */
 #define GSAN_STATE_MAGIC 0x4753414eu
 /* The most devices a topology may have. */
@@ -262,8 +311,7 @@ GSAN_STATIC_ASSERT(offsetof(struct gsan_segment, length) == 0);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_segment, bank) == 2);
 
 /* The head of a private clock or a snapshot. If clocks have more than three segments, the others
- * follow; then, aligned to 16 bytes, the entries, segment by segment. Merging goes by the
- * source's header.
+ * follow; then the entries, segment by segment. Merging goes by the source's header.
  */
 struct gsan_clock_header {
     /* The checkpoint whose epochs are part of the clock; 0: none. */
@@ -407,7 +455,9 @@ struct gsan_launch_state {
     uint32_t carried;
     /* The launch whose descriptor is copied below: its number plus 1, written last. */
     uint32_t copied;
-    /* The snapshot of the starting frontier, once the first publisher has made it. */
+    /* The snapshot of the starting frontier, once the first publisher has made it, as in
+     * ThreadState.
+     */
     uint64_t frontier;
     /* CTAs that ran unchecked because no slot was free. */
     uint32_t unchecked;
@@ -438,8 +488,6 @@ struct gsan_thread_state {
     uint64_t named_rows;
     /* The private clock; 0: it knows no more than the frontier. */
     uint64_t private_clock;
-    /* The epochs of the checkpoint that is part of its clock; 0: none is. */
-    uint64_t checkpoint;
     /* E: the epoch of its accesses. */
     uint32_t epoch;
     /* S: the epoch at which it started. */
@@ -464,18 +512,18 @@ struct gsan_thread_state {
     uint32_t snapshot;
     /* Accesses checked; added to the device's count at exit. */
     uint32_t accesses;
-    /* Its newest publication: 1 << 61 | epoch << 37 | token; 0: none. */
+    /* The name of the checkpoint that is part of its clock; 0: none is. */
+    uint32_t checkpoint;
+    /* 0. */
+    uint32_t reserved_word;
+    /* Its newest publication, as GSAN_THREAD_PUBLISHED says; 0: none. */
     uint64_t published;
-    /* The snapshot of its frontier. */
+    /* The snapshot of its frontier with the launches overtaken that it knows to be complete. */
     uint64_t frontier;
     /* The launch descriptor, or the copy of it. */
     uint64_t descriptor;
     /* The LaunchState. */
     uint64_t state;
-    /* Warps that are inside an exit call. */
-    uint32_t exiting;
-    /* How many of acquired were ever written. */
-    uint32_t acquired_count;
     /* What the newest release fence published: a sync record; 0: nothing. */
     uint64_t fence;
     /* The sync words it acquired last, so as not to merge them again. */
@@ -489,45 +537,47 @@ struct gsan_thread_state {
     /* Records evicted because their cell was full; the same. */
     uint32_t evicted;
     /* 0. */
-    uint32_t reserved[17];
+    uint32_t reserved[3];
+    /* Sync words that relaxed reads saw, for a later acquire fence. */
+    uint64_t seen[8];
 };
 GSAN_STATIC_ASSERT(sizeof(struct gsan_thread_state) == 256);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, own_row) == 0);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, foreign_row) == 8);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, named_rows) == 16);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, private_clock) == 24);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, checkpoint) == 32);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, epoch) == 40);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, start) == 44);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, id) == 48);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, bank) == 52);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, bank_first) == 56);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, slots) == 60);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, flags) == 64);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, taken) == 68);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, touched) == 72);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, lock) == 76);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, snapshot) == 80);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, accesses) == 84);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, epoch) == 32);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, start) == 36);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, id) == 40);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, bank) == 44);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, bank_first) == 48);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, slots) == 52);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, flags) == 56);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, taken) == 60);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, touched) == 64);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, lock) == 68);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, snapshot) == 72);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, accesses) == 76);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, checkpoint) == 80);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, reserved_word) == 84);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, published) == 88);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, frontier) == 96);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, descriptor) == 104);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, state) == 112);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, exiting) == 120);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, acquired_count) == 124);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, fence) == 128);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, acquired) == 136);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, coordinates) == 168);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, carries) == 176);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, not_sampled) == 180);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, evicted) == 184);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, reserved) == 188);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, fence) == 120);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, acquired) == 128);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, coordinates) == 160);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, carries) == 168);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, not_sampled) == 172);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, evicted) == 176);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, reserved) == 180);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, seen) == 192);
 
 /* One start of a CTA. Each thread id has a ring of them, which the holder of the slot alone writes: an
  * access at epoch e was made by the CTA with the newest start not after e.
  */
 struct gsan_history_entry {
-    /* start << 40 | launch << 8 | 1; 0: none, or it is being written. */
+    /* The epoch, the launch's number and GSAN_HISTORY_VALID; 0: none, or it is being written. */
     GSAN_ALIGNED(16) uint64_t start;
     /* The position in the grid, as in ThreadState. */
     uint64_t coordinates;
@@ -660,45 +710,65 @@ GSAN_STATIC_ASSERT(offsetof(struct gsan_kernel_name, bytes) == 4);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_kernel_name, flags) == 8);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_kernel_name, reserved) == 12);
 
-/* What an atomic access keeps from its begin to its end: memory that Triton's code lends, of
- * just this size. The announcement is made again from epoch, place and nonce.
+/* What an atomic access keeps from its begin to its end: 40 bytes of private memory that Triton's
+ * code lends, uninitialised, and reuses.
+ *
+ * The announcement is made again from the thread id, the epoch and the position of the thread in its
+ * CTA. What word 0 was left as is what was found unless something was published.
  */
 struct gsan_atomic_event {
-    /* The first byte; 0: nothing to do at the end. */
-    GSAN_ALIGNED(8) uint64_t address;
-    /* Word 0 of the first cell as it was found. */
+    /* Where the first byte lies in real memory, counted from its start: GSAN_EVENT_OFFSET_BITS. Above,
+     * the address of the state region in units of 1 GiB. 0: nothing to do at the end.
+     */
+    GSAN_ALIGNED(8) uint64_t access;
+    /* Word 0 as it was found. */
     uint64_t found;
     /* What gave way to the announcement; 0: nothing. */
     uint64_t evicted;
-    /* Digests of the words of the first cell at begin: of word 0 as it was left. */
-    uint16_t digests[4];
-    /* The epoch at begin, shifted left by 8; below, the number of bytes, 6 bits, and the place of
-     * the announcement, 2 bits, 0 if there is none.
+    /* The epoch at begin, the token of what was published into word 0 in place of what was found, if
+     * anything was, as in the published of a ThreadState(super::ThreadState); above, the word of
+     * the announcement, 0 if there is none.
      */
-    uint32_t epoch;
-    /* The site, 0 if unknown. */
-    uint16_t site;
-    /* Tells the accesses of one CTA apart that are under way at once, 12 bits. */
-    uint16_t nonce;
+    uint64_t begun;
+    /* Digests at begin of the words of the cell but word 0. */
+    uint16_t digests[3];
+    /* How many bytes: 1 to GSAN_EVENT_MAX_BYTES, all of one granule. */
+    uint16_t bytes;
 };
 GSAN_STATIC_ASSERT(sizeof(struct gsan_atomic_event) == 40);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_atomic_event, address) == 0);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_atomic_event, access) == 0);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_atomic_event, found) == 8);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_atomic_event, evicted) == 16);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_atomic_event, digests) == 24);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_atomic_event, epoch) == 32);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_atomic_event, site) == 36);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_atomic_event, nonce) == 38);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_atomic_event, begun) == 24);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_atomic_event, digests) == 32);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_atomic_event, bytes) == 38);
 
-/* What the CTAs of a cluster hand each other at a barrier: a sync record each, as published at
- * arrival. Lent by the caller, zero at launch.
+/* A cluster barrier or an mbarrier, mirrored: arrivals release into the running phase, completed waits
+ * acquire the phase.
  */
+struct gsan_meeting {
+    /* A sync record of all arrivals so far. */
+    GSAN_ALIGNED(8) uint64_t arrivals;
+    /* The same, as it was when the newest phase of parity 0 and 1 was complete. */
+    uint64_t complete[2];
+    /* Arrivals, as GSAN_MEETING_COUNT_BITS says. */
+    uint64_t count;
+};
+GSAN_STATIC_ASSERT(sizeof(struct gsan_meeting) == 32);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_meeting, arrivals) == 0);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_meeting, complete) == 8);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_meeting, count) == 24);
+
+/* What the CTAs of a cluster hand each other at its hardware barrier. Lent by the caller, zero at launch. */
 struct gsan_cluster_scratch {
-    /* By rank in the cluster. */
-    GSAN_ALIGNED(16) uint64_t arrivals[16];
+    /* The barrier. */
+    GSAN_ALIGNED(16) struct gsan_meeting meeting;
+    /* 0. */
+    uint64_t reserved[12];
 };
 GSAN_STATIC_ASSERT(sizeof(struct gsan_cluster_scratch) == 128);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_cluster_scratch, arrivals) == 0);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_cluster_scratch, meeting) == 0);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_cluster_scratch, reserved) == 32);
 
 /* The head of the mirrored mbarriers of a cluster; the mbarriers follow. */
 struct gsan_mbarrier_table {
@@ -714,37 +784,24 @@ GSAN_STATIC_ASSERT(offsetof(struct gsan_mbarrier_table, capacity) == 0);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_mbarrier_table, used) == 4);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_mbarrier_table, reserved) == 8);
 
-/* A mirrored mbarrier. Arrivals of the running phase release into arrivals[phase], completed
- * waits acquire the other.
- */
+/* A mirrored mbarrier. */
 struct gsan_mbarrier {
     /* The low 24 bits of the shared address, and the owner's rank above; plus 1, so that 0 is
      * free.
      */
     GSAN_ALIGNED(8) uint32_t key;
-    /* Arrivals that complete a phase. */
-    uint32_t expected;
-    /* Arrivals still missing in the running phase. */
-    uint32_t pending;
-    /* How many phases are complete; the parity of the running one is its lowest bit. */
-    uint32_t phase;
-    /* Sync records released into the phases of even and odd number. More publishers than
-     * places join their predecessors.
-     */
-    uint64_t arrivals[2][8];
-    /* Taken for the update of an arrival. */
-    uint32_t lock;
     /* 0. */
-    uint32_t reserved[7];
+    uint32_t reserved_word;
+    /* The mbarrier. */
+    struct gsan_meeting meeting;
+    /* 0. */
+    uint64_t reserved[17];
 };
 GSAN_STATIC_ASSERT(sizeof(struct gsan_mbarrier) == 176);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_mbarrier, key) == 0);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_mbarrier, expected) == 4);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_mbarrier, pending) == 8);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_mbarrier, phase) == 12);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_mbarrier, arrivals) == 16);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_mbarrier, lock) == 144);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_mbarrier, reserved) == 148);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_mbarrier, reserved_word) == 4);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_mbarrier, meeting) == 8);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_mbarrier, reserved) == 40);
 
 /* What every access needs. A CTA copies it to its shared memory at its start. */
 struct gsan_constants {

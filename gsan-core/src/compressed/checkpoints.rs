@@ -8,6 +8,7 @@
 //! clock may therefore name a checkpoint for as long as it likes, and entries are looked up
 //! without any check: they cover at least what they did when the checkpoint was named.
 
+use core::mem::offset_of;
 use core::num::NonZeroU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -16,6 +17,8 @@ use super::topology::Topology;
 use crate::atomics::{Atomic, Essential, Memory};
 use crate::clock::Epoch;
 use crate::ids::{DeviceRank, ThreadId};
+use crate::layout;
+use crate::layout::entry::CHECKPOINT_DEVICE_SHIFT;
 use crate::record::Token;
 
 /// Names a checkpoint of some device.
@@ -24,17 +27,17 @@ pub struct CheckpointRef(NonZeroU32);
 
 impl CheckpointRef {
     fn new(device: DeviceRank, index: usize) -> CheckpointRef {
-        let bits = u32::from(device.0) << 16 | (index as u32 + 1);
+        let bits = u32::from(device.0) << CHECKPOINT_DEVICE_SHIFT | (index as u32 + 1);
         CheckpointRef(NonZeroU32::new(bits).expect("the low half is not 0"))
     }
 
     /// The device whose checkpoint it is.
     pub fn device(self) -> DeviceRank {
-        DeviceRank((self.0.get() >> 16) as u16)
+        DeviceRank((self.0.get() >> CHECKPOINT_DEVICE_SHIFT) as u16)
     }
 
     fn index(self) -> usize {
-        (self.0.get() & 0xffff) as usize - 1
+        (self.0.get() & ((1 << CHECKPOINT_DEVICE_SHIFT) - 1)) as usize - 1
     }
 
     /// The word in memory, never 0.
@@ -56,13 +59,13 @@ pub struct Checkpoints<'m, M: Memory> {
     positions: &'m [M::U64],
     /// Rows over all ids, one for each that is kept.
     epochs: &'m [M::U32],
-    /// Word 0: whether somebody copies now. Word 1: how many were taken.
+    /// The words before the positions in [`layout::Checkpoints`].
     control: &'m [M::U32],
 }
 
 impl<'m, M: Memory> Checkpoints<'m, M> {
     /// How many words `control` has.
-    pub const CONTROL_WORDS: usize = 2;
+    pub const CONTROL_WORDS: usize = offset_of!(layout::Checkpoints, positions) / 4;
 
     /// The checkpoints in this memory.
     pub fn new(
@@ -71,7 +74,7 @@ impl<'m, M: Memory> Checkpoints<'m, M> {
         epochs: &'m [M::U32],
         control: &'m [M::U32],
     ) -> Self {
-        debug_assert!(positions.len() < 1 << 16);
+        debug_assert!(positions.len() < 1 << CHECKPOINT_DEVICE_SHIFT);
         Checkpoints {
             device,
             positions,
@@ -93,14 +96,14 @@ impl<'m, M: Memory> Checkpoints<'m, M> {
         mirror: &[M::U32],
         head: &M::U64,
     ) -> Option<CheckpointRef> {
-        let busy = &self.control[0];
+        let busy = &self.control[offset_of!(layout::Checkpoints, busy) / 4];
         if busy.swap(1, Acquire) == 1 {
             return None;
         }
         // Acquires what every publication below the head knew when it was claimed.
         let order = M::order(Essential::HeadBeforeCheckpoint, Acquire);
         let position = head.load(order);
-        let taken = &self.control[1];
+        let taken = &self.control[offset_of!(layout::Checkpoints, taken) / 4];
         let index = taken.load(Relaxed) as usize % self.positions.len();
         let row = self.row(index);
         for place in high_water.places() {

@@ -19,16 +19,22 @@ use crate::atomics::{Atomic, Essential, Memory, words};
 use crate::cell::Past;
 use crate::clock::{ClockEntry, Epoch};
 use crate::ids::{DeviceRank, ThreadId};
+use crate::layout::entry;
+use crate::layout::thread_flags::{
+    self, ACQUIRED_TOKEN_SHIFT, ACQUIRED_VALID, FRONTIER_MADE, FRONTIER_TAKEN_SHIFT, PUBLISHED,
+    PUBLISHED_EPOCH_SHIFT,
+};
 use crate::loss::Loss;
 use crate::record::{RecordScope, SyncFields, SyncRecord, Token};
 
 /// How many acquired sync words a CTA remembers, so as not to merge them again.
-const ACQUIRED: usize = 4;
+const ACQUIRED: usize = thread_flags::ACQUIRED as usize;
 
 /// How many sync words that relaxed reads saw wait for an acquire fence.
-const SEEN: usize = 8;
+const SEEN: usize = thread_flags::SEEN as usize;
 
-/// The state of one resident CTA, shared by its threads. Device code keeps it in shared memory.
+/// The state of one resident CTA, shared by its threads. Device code keeps it in shared memory, as a
+/// [`crate::layout::ThreadState`], whose packed words these are.
 #[derive(Debug)]
 pub struct CtaState<M: Memory> {
     lock: M::U32,
@@ -38,7 +44,7 @@ pub struct CtaState<M: Memory> {
     start: M::U32,
     /// The newest epoch at which an access was made or the clock changed.
     touched: M::U32,
-    /// The newest publication: `1 << 61 | epoch << 37 | token`.
+    /// The newest publication.
     published: M::U64,
     /// The newest snapshot of the private clock.
     snapshot: M::U32,
@@ -342,12 +348,11 @@ impl<'a, M: Memory> Cta<'a, M> {
 
     /// The publication before, if it still says all.
     fn unchanged(self) -> Option<Released> {
-        const VALID: u64 = 1 << 61;
         let published = self.state.published.load(Acquire);
-        let epoch = Epoch::from_bits(published >> 37);
+        let epoch = Epoch::from_bits(published >> PUBLISHED_EPOCH_SHIFT);
         let token = Token::new(published & Token::MAX.get())?;
         let current = self.epoch();
-        let said = published & VALID != 0
+        let said = published & PUBLISHED != 0
             && epoch.next() == Some(current)
             && self.state.touched.load(Relaxed) < current.get()
             && token != Token::MAX
@@ -373,7 +378,8 @@ impl<'a, M: Memory> Cta<'a, M> {
         {
             let next = self.following(epoch.get());
             self.system.epoch(id).store(next.get(), Release);
-            let published = 1 << 61 | u64::from(epoch.get()) << 37 | token.get();
+            let published =
+                PUBLISHED | u64::from(epoch.get()) << PUBLISHED_EPOCH_SHIFT | token.get();
             self.state.published.store(published, Release);
         }
         Released {
@@ -470,12 +476,11 @@ impl<'a, M: Memory> Cta<'a, M> {
     /// A snapshot of the frontier with the completions in `taken`, for acquirers of other
     /// launches. Made by the first publisher, and again when it has become old.
     fn frontier_snapshot(self, taken: u16) -> Result<Option<SnapshotRef>, Unsayable> {
-        const MADE: u64 = 1 << 32;
         let kept = match taken {
             0 => &self.launch.state.frontier,
             _ => &self.state.frontier,
         };
-        let key = u64::from(taken) << 33 | MADE;
+        let key = u64::from(taken) << FRONTIER_TAKEN_SHIFT | FRONTIER_MADE;
         let snapshots = self.system.snapshots(self.launch.device);
         let found = kept.load(Acquire);
         if found & !u64::from(u32::MAX) == key {
@@ -954,12 +959,12 @@ impl<'a, M: Memory> Cta<'a, M> {
 /// The generation of a sequence whose beginning is no longer known: unlike those counted up, and
 /// unlike that of another such sequence.
 fn after_loss(token: Token) -> u16 {
-    1 << 15 | token.get() as u16
+    entry::GENERATION_LOST as u16 | token.get() as u16
 }
 
 /// What tells two sync words apart for an acquirer.
 fn sync_key(sync: SyncRecord) -> u64 {
-    sync.token().get() << 16 | u64::from(sync.publisher().0) | 1 << 63
+    ACQUIRED_VALID | sync.token().get() << ACQUIRED_TOKEN_SHIFT | u64::from(sync.publisher().0)
 }
 
 pub(super) fn sync_of(word: u64) -> Option<SyncRecord> {

@@ -12,6 +12,7 @@ use super::topology::Place;
 use crate::atomics::{Atomic, Memory};
 use crate::clock::{ClockEntry, Epoch, merge_word};
 use crate::ids::{DeviceRank, LaunchId, ThreadId};
+use crate::layout::launch_flags::FRONTIER_CARRIED;
 
 /// The most launches that a dependent launch can overtake: a bit each in a publication.
 pub const MAX_OVERTAKEN: usize = 16;
@@ -139,8 +140,6 @@ pub struct LaunchState<M: Memory> {
     /// The snapshot of the starting frontier, as [`super::cta`] packs it.
     pub(super) frontier: M::U64,
 }
-
-const FRONTIER_CARRIED: u32 = 1 << 31;
 
 impl<M: Memory> Default for LaunchState<M> {
     fn default() -> Self {

@@ -1,10 +1,15 @@
 //! History: which CTA had which thread id when, so that a race names its earlier side.
 
+use core::mem::offset_of;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::atomics::{Atomic, Memory};
 use crate::clock::Epoch;
 use crate::ids::{LaunchId, ThreadId};
+use crate::layout::{self, history};
+
+const START: usize = offset_of!(layout::HistoryEntry, start) / 8;
+const COORDINATES: usize = offset_of!(layout::HistoryEntry, coordinates) / 8;
 
 /// One CTA that had a thread id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,13 +27,13 @@ pub struct PastCta {
 pub struct History<'m, M: Memory> {
     /// How many CTAs started on each id.
     starts: &'m [M::U32],
-    /// Word 0: `start << 40 | launch << 8 | 1`; 0 while it is written. Word 1: coordinates.
+    /// [`layout::HistoryEntry`].
     entries: &'m [M::U64],
 }
 
 impl<'m, M: Memory> History<'m, M> {
     /// 64-bit words of an entry.
-    pub const ENTRY_WORDS: usize = 2;
+    pub const ENTRY_WORDS: usize = size_of::<layout::HistoryEntry>() / 8;
 
     /// The history in this memory; every id has the same number of entries.
     pub const fn new(starts: &'m [M::U32], entries: &'m [M::U64]) -> Self {
@@ -50,11 +55,13 @@ impl<'m, M: Memory> History<'m, M> {
         }
         let number = starts.load(Relaxed);
         let at = number as usize % count * Self::ENTRY_WORDS;
-        ring[at].store(0, Relaxed);
+        ring[at + START].store(0, Relaxed);
         M::fence(Release);
-        ring[at + 1].store(cta.coordinates, Relaxed);
-        let word = u64::from(cta.start.get()) << 40 | u64::from(cta.launch.0) << 8 | 1;
-        ring[at].store(word, Release);
+        ring[at + COORDINATES].store(cta.coordinates, Relaxed);
+        let word = u64::from(cta.start.get()) << history::START_SHIFT
+            | u64::from(cta.launch.0) << history::LAUNCH_SHIFT
+            | history::VALID;
+        ring[at + START].store(word, Release);
         starts.store(number.wrapping_add(1), Relaxed);
     }
 
@@ -63,15 +70,15 @@ impl<'m, M: Memory> History<'m, M> {
         self.ring(id)
             .chunks_exact(Self::ENTRY_WORDS)
             .filter_map(|entry| {
-                let word = entry[0].load(Acquire);
-                let coordinates = entry[1].load(Relaxed);
+                let word = entry[START].load(Acquire);
+                let coordinates = entry[COORDINATES].load(Relaxed);
                 M::fence(Acquire);
-                if word == 0 || entry[0].load(Relaxed) != word {
+                if word == 0 || entry[START].load(Relaxed) != word {
                     return None;
                 }
                 Some(PastCta {
-                    start: Epoch::from_bits(word >> 40),
-                    launch: LaunchId((word >> 8) as u32),
+                    start: Epoch::from_bits(word >> history::START_SHIFT),
+                    launch: LaunchId((word >> history::LAUNCH_SHIFT) as u32),
                     coordinates,
                 })
             })

@@ -8,24 +8,22 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use super::cta::{Cta, sync_of};
 use crate::atomics::{Atomic, Memory};
+use crate::layout::{self, meeting_codes::COUNT_BITS};
 use crate::loss::Loss;
 use crate::record::RecordScope;
 
 /// One barrier object.
 #[derive(Debug)]
 pub struct Meeting<'m, M: Memory> {
-    /// Word 0: a sync record of all arrivals so far. Words 1 and 2: the same, as it was when the
-    /// newest phase of parity 0 and 1 was complete. Word 3: `phase << 40 | pending << 20 |
-    /// expected`, where `phase` counts completed phases.
+    /// [`layout::Meeting`].
     words: &'m [M::U64],
 }
 
-const COUNT_BITS: u32 = 20;
 const COUNT: u64 = (1 << COUNT_BITS) - 1;
 
 impl<'m, M: Memory> Meeting<'m, M> {
     /// 64-bit words of a barrier object.
-    pub const WORDS: usize = 4;
+    pub const WORDS: usize = size_of::<layout::Meeting>() / 8;
 
     /// The barrier object in `words`.
     pub fn new(words: &'m [M::U64]) -> Self {
@@ -33,23 +31,37 @@ impl<'m, M: Memory> Meeting<'m, M> {
         Meeting { words }
     }
 
+    const fn arrivals(&self) -> &'m M::U64 {
+        &self.words[layout::Meeting::ARRIVALS]
+    }
+
+    const fn of_parity(&self, parity: u32) -> &'m M::U64 {
+        &self.words[layout::Meeting::COMPLETE + (parity % 2) as usize]
+    }
+
+    const fn count(&self) -> &'m M::U64 {
+        &self.words[layout::Meeting::COUNT]
+    }
+
     /// Initialised, again or for the first time: `expected` arrivals complete a phase, or none
     /// ever do if it is 0. Phase 0 runs.
     pub fn reset(&self, expected: u32) {
-        for word in &self.words[..3] {
-            word.store(0, Relaxed);
+        self.arrivals().store(0, Relaxed);
+        for parity in [0, 1] {
+            self.of_parity(parity).store(0, Relaxed);
         }
         let expected = u64::from(expected) & COUNT;
-        self.words[3].store(expected << COUNT_BITS | expected, Release);
+        self.count()
+            .store(expected << COUNT_BITS | expected, Release);
     }
 
     /// `count` arrivals are about to happen; `releases` says whether they publish.
     pub fn arrive(&self, cta: Cta<'_, M>, releases: bool, count: u32) {
         if releases {
             let own = cta.publish();
-            cta.release_into(&self.words[0], own, u8::MAX, RecordScope::Gpu);
+            cta.release_into(self.arrivals(), own, u8::MAX, RecordScope::Gpu);
         }
-        let mut state = self.words[3].load(Acquire);
+        let mut state = self.count().load(Acquire);
         loop {
             let (pending, expected) = (state >> COUNT_BITS & COUNT, state & COUNT);
             if expected == 0 {
@@ -61,7 +73,7 @@ impl<'m, M: Memory> Meeting<'m, M> {
                 return;
             }
             let next = state & !(COUNT << COUNT_BITS) | left << COUNT_BITS;
-            match self.words[3].compare_exchange(state, next, AcqRel, Acquire) {
+            match self.count().compare_exchange(state, next, AcqRel, Acquire) {
                 Ok(_) => return,
                 Err(other) => state = other,
             }
@@ -70,22 +82,22 @@ impl<'m, M: Memory> Meeting<'m, M> {
 
     /// The running phase is complete.
     pub fn complete_phase(&self) {
-        self.complete(self.words[3].load(Acquire));
+        self.complete(self.count().load(Acquire));
     }
 
     /// The phase that runs according to `state` is complete, unless somebody else says so.
     fn complete(&self, state: u64) {
         let (phase, expected) = (state >> (2 * COUNT_BITS), state & COUNT);
-        let arrivals = self.words[0].load(Acquire);
-        self.words[1 + phase as usize % 2].store(arrivals, Release);
+        let arrivals = self.arrivals().load(Acquire);
+        self.of_parity(phase as u32).store(arrivals, Release);
         let phase = (phase + 1) & (u64::MAX >> (2 * COUNT_BITS));
         let next = phase << (2 * COUNT_BITS) | expected << COUNT_BITS | expected;
-        let _ = self.words[3].compare_exchange(state, next, AcqRel, Relaxed);
+        let _ = self.count().compare_exchange(state, next, AcqRel, Relaxed);
     }
 
     /// A wait for the phase of `parity` has returned.
     pub fn wait(&self, cta: Cta<'_, M>, parity: u32) {
-        let state = self.words[3].load(Acquire);
+        let state = self.count().load(Acquire);
         if (state >> (2 * COUNT_BITS)) & 1 == u64::from(parity & 1) {
             cta.count(Loss::BarrierMismatch);
             self.complete(state);
@@ -95,12 +107,12 @@ impl<'m, M: Memory> Meeting<'m, M> {
 
     /// A wait for the newest completed phase has returned.
     pub fn wait_newest(&self, cta: Cta<'_, M>) {
-        let phase = self.words[3].load(Acquire) >> (2 * COUNT_BITS);
+        let phase = self.count().load(Acquire) >> (2 * COUNT_BITS);
         self.acquire(cta, (phase as u32).wrapping_sub(1));
     }
 
     fn acquire(&self, cta: Cta<'_, M>, parity: u32) {
-        if let Some(arrivals) = sync_of(self.words[1 + parity as usize % 2].load(Acquire)) {
+        if let Some(arrivals) = sync_of(self.of_parity(parity).load(Acquire)) {
             cta.acquire(arrivals);
         }
     }

@@ -83,10 +83,7 @@ mod tests {
 
     #[test]
     fn every_clock_is_taken_once_whatever_the_hint() {
-        let shape = Shape {
-            segments: 1,
-            slots: 1,
-        };
+        let shape = Shape::holding(1, 1);
         let (taken, clocks) = (words(2, 0), words(40 * shape.words(), 7));
         let pool = Pool::<Native>::new(&taken, &clocks, shape);
         let got: BTreeSet<usize> = (0..40).filter_map(|hint| pool.take(hint)).collect();
@@ -99,10 +96,7 @@ mod tests {
 
     #[test]
     fn an_empty_pool_has_nothing_to_give() {
-        let shape = Shape {
-            segments: 1,
-            slots: 1,
-        };
+        let shape = Shape::holding(1, 1);
         let pool = Pool::<Native>::new(&[], &[], shape);
         assert!(pool.is_empty());
         assert_eq!(pool.take(3), None);

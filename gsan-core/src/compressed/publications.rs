@@ -12,6 +12,7 @@ use super::snapshots::SnapshotRef;
 use crate::atomics::{Atomic, Essential, Memory};
 use crate::clock::ClockEntry;
 use crate::ids::{LaunchId, ThreadId};
+use crate::layout;
 use crate::record::Token;
 
 /// What a release published.
@@ -35,8 +36,38 @@ pub struct Publication {
     pub taken: u16,
 }
 
+impl Publication {
+    /// As it lies in memory, without the state.
+    fn in_memory(&self) -> layout::Publication {
+        layout::Publication {
+            state: 0,
+            entry: self.entry.bits(),
+            publisher: self.publisher.0,
+            generation: self.generation,
+            snapshot: self.snapshot.map_or(0, SnapshotRef::bits),
+            frontier: self.frontier.map_or(0, SnapshotRef::bits),
+            launch: self.launch.0,
+            taken: self.taken,
+            joined: self.joined.into(),
+        }
+    }
+
+    fn from_memory(memory: layout::Publication) -> Publication {
+        Publication {
+            publisher: ThreadId(memory.publisher),
+            entry: ClockEntry::from_bits(memory.entry),
+            joined: memory.joined != 0,
+            generation: memory.generation,
+            snapshot: SnapshotRef::from_bits(memory.snapshot),
+            frontier: SnapshotRef::from_bits(memory.frontier),
+            launch: LaunchId(memory.launch),
+            taken: memory.taken,
+        }
+    }
+}
+
 /// 64-bit words of an entry.
-pub const PUBLICATION_WORDS: usize = 4;
+pub const PUBLICATION_WORDS: usize = size_of::<layout::Publication>() / 8;
 
 /// The publications of one device.
 #[derive(Debug)]
@@ -106,19 +137,10 @@ impl<'m, M: Memory> Publications<'m, M> {
         if !state.claim(token.get()) {
             return false;
         }
-        let p = publication;
-        let snapshot = |s: Option<SnapshotRef>| u64::from(s.map_or(0, SnapshotRef::bits));
-        words[0].store(
-            u64::from(p.entry.bits())
-                | u64::from(p.publisher.0) << 32
-                | u64::from(p.generation) << 48,
-            Relaxed,
-        );
-        words[1].store(snapshot(p.snapshot) | snapshot(p.frontier) << 32, Relaxed);
-        words[2].store(
-            u64::from(p.launch.0) | u64::from(p.taken) << 32 | u64::from(p.joined) << 48,
-            Relaxed,
-        );
+        let [_, told @ ..]: [u64; PUBLICATION_WORDS] = bytemuck::cast(publication.in_memory());
+        for (word, told) in words.iter().zip(told) {
+            word.store(told, Relaxed);
+        }
         state.complete(token.get());
         true
     }
@@ -129,20 +151,14 @@ impl<'m, M: Memory> Publications<'m, M> {
         if !state.is_complete(token.get()) {
             return None;
         }
-        let [who, clocks, launch] = [0, 1, 2].map(|index: usize| words[index].load(Relaxed));
+        let mut read = [0; PUBLICATION_WORDS];
+        for (read, word) in read[1..].iter_mut().zip(words) {
+            *read = word.load(Relaxed);
+        }
         if !state.is_still_complete(token.get()) {
             return None;
         }
-        Some(Publication {
-            publisher: ThreadId((who >> 32) as u16),
-            entry: ClockEntry::from_bits(who as u32),
-            generation: (who >> 48) as u16,
-            snapshot: SnapshotRef::from_bits(clocks as u32),
-            frontier: SnapshotRef::from_bits((clocks >> 32) as u32),
-            launch: LaunchId(launch as u32),
-            taken: (launch >> 32) as u16,
-            joined: launch >> 48 & 1 != 0,
-        })
+        Some(Publication::from_memory(bytemuck::cast(read)))
     }
 }
 

@@ -10,6 +10,7 @@
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::atomics::{Atomic, Essential, Memory};
+use crate::layout::entry::WRITING;
 
 /// The state word of one entry. 0 is an entry that was never written.
 #[derive(Debug)]
@@ -28,7 +29,7 @@ const fn complete(index: u64) -> u64 {
 }
 
 const fn writing(index: u64) -> u64 {
-    complete(index) | 1
+    complete(index) | WRITING
 }
 
 impl<M: Memory> EntryState<'_, M> {
@@ -36,7 +37,7 @@ impl<M: Memory> EntryState<'_, M> {
     /// calls [`Self::complete`].
     pub(super) fn claim(self, index: u64) -> bool {
         let found = self.0.load(Relaxed);
-        let claimed = found & 1 == 0
+        let claimed = found & WRITING == 0
             && found < complete(index)
             && self
                 .0
@@ -67,7 +68,7 @@ impl<M: Memory> EntryState<'_, M> {
     /// The index that is complete, if one is; for entries named by a part of their index.
     pub(super) fn index(self) -> Option<u64> {
         let state = self.0.load(Relaxed);
-        if state == 0 || state & 1 == 1 {
+        if state == 0 || state & WRITING != 0 {
             None
         } else {
             Some((state >> 1) - 1)

@@ -9,6 +9,7 @@ use super::topology::Place;
 use super::vector::{Shape, Vector};
 use crate::atomics::{Atomic, Memory};
 use crate::clock::ClockEntry;
+use crate::layout::entry;
 
 /// Names a snapshot of some device: the low 32 bits of its index.
 ///
@@ -105,7 +106,7 @@ impl<'m, M: Memory> Snapshots<'m, M> {
         (age as usize) <= (self.states.len() / 2).max(1)
     }
 
-    /// Calls `checkpoint` and `entry` with everything that `snapshot` holds.
+    /// Calls `checkpoint` and `each` with everything that `snapshot` holds.
     ///
     /// # Errors
     /// The snapshot was overwritten, before or meanwhile. What the functions were called with
@@ -114,11 +115,11 @@ impl<'m, M: Memory> Snapshots<'m, M> {
         &self,
         snapshot: SnapshotRef,
         mut checkpoint: impl FnMut(CheckpointRef),
-        mut entry: impl FnMut(Place, ClockEntry),
+        mut each: impl FnMut(Place, ClockEntry),
     ) -> Result<(), Overwritten> {
         /// Entries that are read before the state is looked at again: what one step of a warp
         /// copies.
-        const CHUNK: usize = 32;
+        const CHUNK: usize = entry::SNAPSHOT_CHUNK as usize;
         let (state, clock) = self.entry(u64::from(snapshot.bits()));
         let index = state.index().ok_or(Overwritten)?;
         if index as u32 != snapshot.bits() || !state.is_complete(index) {
@@ -150,7 +151,7 @@ impl<'m, M: Memory> Snapshots<'m, M> {
                             bank: segment.bank,
                             slot: slot + at as u32,
                         };
-                        entry(place, read);
+                        each(place, read);
                     }
                 }
                 slot += count as u32;
@@ -179,10 +180,7 @@ mod tests {
     use crate::atomics::{Native, words};
     use crate::clock::Epoch;
 
-    const SHAPE: Shape = Shape {
-        segments: 2,
-        slots: 40,
-    };
+    const SHAPE: Shape = Shape::holding(2, 40);
 
     fn all(epoch: u32) -> ClockEntry {
         ClockEntry::all(Epoch::new(epoch).unwrap())

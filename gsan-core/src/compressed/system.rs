@@ -13,6 +13,7 @@ use super::vector::Shape;
 use crate::atomics::{Atomic, Memory, words};
 use crate::clock::Epoch;
 use crate::ids::{DeviceRank, ThreadId};
+use crate::layout::entry;
 use crate::loss::{Loss, Losses};
 use crate::record::Token;
 
@@ -37,7 +38,7 @@ pub struct Sizes {
     pub checkpoints: usize,
     /// Private clocks per device.
     pub private_clocks: usize,
-    /// Banks that a clock can hold entries of.
+    /// Banks that a clock can hold entries of, rounded up to 3, 7, 11, …
     pub segments: u32,
     /// CTAs remembered per thread id.
     pub history: usize,
@@ -52,9 +53,9 @@ impl Sizes {
     pub const DEFAULT: Sizes = Sizes {
         publications: 1 << 16,
         snapshots: 1 << 12,
-        checkpoints: 32,
+        checkpoints: entry::CHECKPOINTS as usize,
         private_clocks: 4096,
-        segments: 4,
+        segments: 3,
         history: 8,
         last_epoch: match Epoch::new(RUNNING.get() - 1) {
             Some(epoch) => epoch,
@@ -99,10 +100,7 @@ pub struct System<M: Memory> {
 impl<M: Memory> System<M> {
     /// Memory for `topology`.
     pub fn new(topology: Topology, sizes: Sizes) -> Self {
-        let shape = Shape {
-            segments: sizes.segments,
-            slots: topology.slots(),
-        };
+        let shape = Shape::holding(sizes.segments, topology.slots());
         let ids = topology.ids() as usize;
         let device = || DeviceMemory {
             publications: words(sizes.publications * PUBLICATION_WORDS, 0),
@@ -200,10 +198,7 @@ impl<M: Memory> System<M> {
     }
 
     fn shape(&self) -> Shape {
-        Shape {
-            segments: self.sizes.segments,
-            slots: self.topology.slots(),
-        }
+        Shape::holding(self.sizes.segments, self.topology.slots())
     }
 
     fn device(&self, device: DeviceRank) -> &DeviceMemory<M> {

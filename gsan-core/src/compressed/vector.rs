@@ -4,6 +4,8 @@
 //! *segments*; each holds the entries of one bank, as far as they have been needed. The header
 //! says which banks and how far, so that a merge touches nothing else.
 //!
+//! It lies in memory as [`layout::ClockHeader`] says.
+//!
 //! A clock has one writer at a time. Others may look entries up meanwhile.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -12,23 +14,10 @@ use super::checkpoints::CheckpointRef;
 use super::topology::Place;
 use crate::atomics::{Atomic, Memory};
 use crate::clock::ClockEntry;
+use crate::layout;
+pub use crate::layout::ClockShape as Shape;
 
-/// The size of a clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
-    /// How many banks a clock can hold entries of.
-    pub segments: u32,
-    /// How many slots a bank has.
-    pub slots: u32,
-}
-
-impl Shape {
-    /// How many 32-bit words a clock takes.
-    pub const fn words(self) -> usize {
-        let header = 1 + self.segments as usize;
-        header + self.segments as usize * self.slots as usize
-    }
-}
+const CHECKPOINT: usize = core::mem::offset_of!(layout::ClockHeader, checkpoint) / 4;
 
 /// A clock has no segment left for another bank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +26,6 @@ pub struct Full;
 /// One clock.
 #[derive(Debug)]
 pub struct Vector<'m, M: Memory> {
-    /// Word 0: the checkpoint. Words 1 to `segments`: `bank << 16 | length`, filled from the front,
-    /// 0 when unused. Then the entries, segment by segment.
     words: &'m [M::U32],
     shape: Shape,
 }
@@ -75,34 +62,37 @@ impl<'m, M: Memory> Vector<'m, M> {
 
     /// Forgets everything.
     pub fn clear(self) {
-        for word in &self.words[..1 + self.shape.segments as usize] {
+        for word in &self.words[..self.shape.first_entry(0)] {
             word.store(0, Relaxed);
         }
     }
 
     /// The checkpoint whose epochs are part of the clock, if one is.
     pub fn checkpoint(self) -> Option<CheckpointRef> {
-        CheckpointRef::from_bits(self.words[0].load(Relaxed))
+        CheckpointRef::from_bits(self.words[CHECKPOINT].load(Relaxed))
     }
 
     /// Makes `checkpoint` part of the clock, in place of the one before.
     pub fn set_checkpoint(self, checkpoint: CheckpointRef) {
-        self.words[0].store(checkpoint.bits(), Relaxed);
+        self.words[CHECKPOINT].store(checkpoint.bits(), Relaxed);
     }
 
     /// The segments in use.
     pub fn segments(self) -> impl Iterator<Item = Segment> + use<'m, M> {
-        (0..self.shape.segments).map_while(move |index| self.segment(index))
+        (0..self.shape.segments()).map_while(move |index| self.segment(index))
     }
 
     fn segment(self, index: u32) -> Option<Segment> {
         // Acquires the entries that the length promises.
-        let header = self.words[1 + index as usize].load(Acquire);
-        (header != 0).then(|| Segment {
-            bank: header >> 16,
-            // A header that changes while it is read may promise more than there is room for.
-            length: (header & 0xffff).min(self.shape.slots),
-            first: 1 + (self.shape.segments + index * self.shape.slots) as usize,
+        let header = self.words[self.shape.segment(index)].load(Acquire);
+        (header != 0).then(|| {
+            let header: layout::Segment = bytemuck::cast(header);
+            Segment {
+                bank: header.bank.into(),
+                // A header that changes while it is read may promise more than there is room for.
+                length: u32::from(header.length).min(self.shape.entries()),
+                first: self.shape.first_entry(index),
+            }
         })
     }
 
@@ -154,20 +144,20 @@ impl<'m, M: Memory> Vector<'m, M> {
                 return Ok(self.put(index, segment, place, entry));
             }
             index += 1;
-            if index == self.shape.segments {
+            if index == self.shape.segments() {
                 return Err(Full);
             }
         }
         let segment = Segment {
             bank: place.bank,
             length: 0,
-            first: 1 + (self.shape.segments + index * self.shape.slots) as usize,
+            first: self.shape.first_entry(index),
         };
         Ok(self.put(index, segment, place, entry))
     }
 
     fn put(self, index: u32, segment: Segment, place: Place, entry: ClockEntry) -> bool {
-        let words = &self.words[segment.first..][..self.shape.slots as usize];
+        let words = &self.words[segment.first..][..self.shape.entries() as usize];
         let word = &words[place.slot as usize];
         if place.slot < segment.length {
             let found = ClockEntry::from_bits(word.load(Relaxed));
@@ -182,7 +172,11 @@ impl<'m, M: Memory> Vector<'m, M> {
             unused.store(0, Relaxed);
         }
         word.store(entry.bits(), Relaxed);
-        self.words[1 + index as usize].store(place.bank << 16 | (place.slot + 1), Release);
+        let header = layout::Segment {
+            length: (place.slot + 1) as u16,
+            bank: place.bank as u16,
+        };
+        self.words[self.shape.segment(index)].store(bytemuck::cast(header), Release);
         true
     }
 }
@@ -197,10 +191,7 @@ mod tests {
     use crate::atomics::{Native, words};
     use crate::clock::Epoch;
 
-    const SHAPE: Shape = Shape {
-        segments: 2,
-        slots: 5,
-    };
+    const SHAPE: Shape = Shape::holding(3, 5);
 
     fn entry(epoch: u32) -> ClockEntry {
         let epoch = Epoch::new(epoch).unwrap();
@@ -225,11 +216,35 @@ mod tests {
     }
 
     #[test]
-    fn a_third_bank_finds_no_place() {
+    fn a_clock_in_memory_has_the_fields_of_the_structure() {
+        let memory = words(SHAPE.words(), 0);
+        let vector = Vector::<Native>::new(&memory, SHAPE);
+        vector.merge(at(0x0102, 1), entry(9)).unwrap();
+        vector.merge(at(7, 0), entry(5)).unwrap();
+        vector.set_checkpoint(CheckpointRef::from_bits(0x3_0004).unwrap());
+        let memory: Vec<u32> = memory.iter().map(|word| word.load(Relaxed)).collect();
+        let header: layout::ClockHeader =
+            bytemuck::pod_read_unaligned(bytemuck::cast_slice(&memory[..4]));
+        let segment = |length, bank| layout::Segment { length, bank };
+        assert_eq!(
+            header,
+            layout::ClockHeader {
+                checkpoint: 0x3_0004,
+                segments: [segment(2, 0x0102), segment(1, 7), segment(0, 0)],
+            }
+        );
+        // Segments have room for 8 entries, the next multiple of 4.
+        assert_eq!(memory.len(), 4 + 3 * 8);
+        assert_eq!((memory[5], memory[12]), (entry(9).bits(), entry(5).bits()));
+    }
+
+    #[test]
+    fn a_fourth_bank_finds_no_place() {
         let memory = words(SHAPE.words(), 0);
         let vector = Vector::<Native>::new(&memory, SHAPE);
         assert_eq!(vector.merge(at(0, 0), entry(1)), Ok(true));
         assert_eq!(vector.merge(at(9, 0), entry(1)), Ok(true));
+        assert_eq!(vector.merge(at(8, 0), entry(1)), Ok(true));
         assert_eq!(vector.merge(at(4, 0), entry(1)), Err(Full));
         assert_eq!(vector.merge(at(4, 0), ClockEntry::EMPTY), Ok(false));
         assert_eq!(vector.merge(at(9, 4), entry(1)), Ok(true));
@@ -238,7 +253,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_clock_behaves_like_a_map_of_hulls(
-            steps in prop::collection::vec((0u32..3, 0u32..5, 1u32..600), 0..40),
+            steps in prop::collection::vec((0u32..4, 0u32..5, 1u32..600), 0..40),
         ) {
             let memory = words(SHAPE.words(), 0xdead_beef);
             let vector = Vector::<Native>::new(&memory, SHAPE);
@@ -246,7 +261,7 @@ mod tests {
             let mut model: BTreeMap<(u32, u32), ClockEntry> = BTreeMap::new();
             for (bank, slot, epoch) in steps {
                 let banks: std::collections::BTreeSet<u32> = model.keys().map(|k| k.0).collect();
-                let fits = banks.contains(&bank) || banks.len() < 2;
+                let fits = banks.contains(&bank) || banks.len() < 3;
                 let found = model.get(&(bank, slot)).copied().unwrap_or_default();
                 let merged = found.hull(entry(epoch));
                 let expected = if fits { Ok(merged != found) } else { Err(Full) };

@@ -18,6 +18,11 @@ pub mod entry {
         pub const CHECKPOINTS: u32 = 32;
         /// Lowest bit of the device rank in the name of a checkpoint; its index plus 1 lies below.
         pub const CHECKPOINT_DEVICE_SHIFT: u32 = 16;
+        /// In the generation of a publication: what its sequence began with is no longer known; the low
+        /// bits of a token lie below.
+        pub const GENERATION_LOST: u32 = 1 << 15;
+        /// How many entries of a snapshot are read before its state is looked at again.
+        pub const SNAPSHOT_CHUNK: u32 = 32;
     }
 }
 
@@ -60,13 +65,55 @@ structure! {
 
 structure! {
     /// The head of a private clock or a snapshot. If clocks have more than three segments, the others
-    /// follow; then, aligned to 16 bytes, the entries, segment by segment. Merging goes by the
-    /// source's header.
+    /// follow; then the entries, segment by segment. Merging goes by the source's header.
     pub struct ClockHeader = "gsan_clock_header", size 16, align 16 {
         /// The checkpoint whose epochs are part of the clock; 0: none.
         pub checkpoint: u32,
         /// The first segments, used from the front.
         pub segments: [Segment; 3],
+    }
+}
+
+/// How large clocks are. The head is a whole number of 16 bytes and so is each segment: a lane of a
+/// warp copies that much at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockShape {
+    segments: u32,
+    entries: u32,
+}
+
+impl ClockShape {
+    /// The smallest clock that has room for `segments` banks, at least one, of `slots` slots each.
+    pub const fn holding(segments: u32, slots: u32) -> ClockShape {
+        ClockShape {
+            segments: (segments + 1).next_multiple_of(4) - 1,
+            entries: slots.next_multiple_of(4),
+        }
+    }
+
+    /// How many banks a clock can hold entries of: 3, 7, 11, …
+    pub const fn segments(self) -> u32 {
+        self.segments
+    }
+
+    /// How many entries a segment has room for, a multiple of 4.
+    pub const fn entries(self) -> u32 {
+        self.entries
+    }
+
+    /// The size of a clock, in 32-bit words.
+    pub const fn words(self) -> usize {
+        self.first_entry(self.segments)
+    }
+
+    /// Where, in 32-bit words, the [`Segment`] of segment `index` lies.
+    pub const fn segment(self, index: u32) -> usize {
+        core::mem::offset_of!(ClockHeader, segments) / 4 + index as usize
+    }
+
+    /// Where, in 32-bit words, the entries of segment `index` start.
+    pub const fn first_entry(self, index: u32) -> usize {
+        self.segment(self.segments) + index as usize * self.entries as usize
     }
 }
 

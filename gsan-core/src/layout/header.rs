@@ -26,6 +26,7 @@ pub fn structures() -> Vec<Structure> {
         Site::describe(),
         KernelName::describe(),
         AtomicEvent::describe(),
+        Meeting::describe(),
         ClusterScratch::describe(),
         MbarrierTable::describe(),
         Mbarrier::describe(),
@@ -37,7 +38,7 @@ pub fn structures() -> Vec<Structure> {
 }
 
 /// The tables of constants, each with what it is about.
-fn constants() -> [(&'static str, &'static [Constant]); 8] {
+fn constants() -> [(&'static str, &'static [Constant]); 11] {
     [
         ("Fields of a word of a cell.", record::bits::CONSTANTS),
         ("Scopes in a record.", record::scope::CONSTANTS),
@@ -47,7 +48,16 @@ fn constants() -> [(&'static str, &'static [Constant]); 8] {
         ),
         ("Clock entries and clocks.", super::entry::CONSTANTS),
         ("Flags of a launch.", super::launch_flags::CONSTANTS),
-        ("Flags of a resident CTA.", super::thread_flags::CONSTANTS),
+        (
+            "Flags and words of a resident CTA.",
+            super::thread_flags::CONSTANTS,
+        ),
+        ("The history.", super::history::CONSTANTS),
+        (
+            "The event of an atomic access.",
+            super::event_codes::CONSTANTS,
+        ),
+        ("Meetings.", super::meeting_codes::CONSTANTS),
         ("Numbers in a race entry.", super::race_codes::CONSTANTS),
         ("The state region.", super::limits::CONSTANTS),
     ]

@@ -97,7 +97,8 @@ structure! {
         pub carried: u32,
         /// The launch whose descriptor is copied below: its number plus 1, written last.
         pub copied: u32,
-        /// The snapshot of the starting frontier, once the first publisher has made it.
+        /// The snapshot of the starting frontier, once the first publisher has made it, as in
+        /// [`ThreadState`].
         pub frontier: u64,
         /// CTAs that ran unchecked because no slot was free.
         pub unchecked: u32,
@@ -121,8 +122,23 @@ pub mod thread_flags {
         pub const CHANGED: u32 = 8;
         /// It saw more sync words than are kept.
         pub const OVERFLOWED: u32 = 16;
-        /// How many sync words are kept.
+        /// How many sync words are kept that were acquired.
         pub const ACQUIRED: u32 = 4;
+        /// How many sync words are kept that relaxed reads saw.
+        pub const SEEN: u32 = 8;
+        /// In `published`: there is a publication.
+        pub const PUBLISHED: u64 = 1 << 61;
+        /// Lowest bit of the epoch in `published`; the token lies below.
+        pub const PUBLISHED_EPOCH_SHIFT: u32 = 37;
+        /// In the snapshot of a frontier: it was made; the low bits of its index lie below, 0 if
+        /// nothing is in it.
+        pub const FRONTIER_MADE: u64 = 1 << 32;
+        /// Lowest bit, in the snapshot of a frontier, of the launches overtaken that it includes.
+        pub const FRONTIER_TAKEN_SHIFT: u32 = 33;
+        /// In `acquired`: there is an entry. It lies at its publisher, modulo.
+        pub const ACQUIRED_VALID: u64 = 1 << 63;
+        /// Lowest bit of the token in `acquired`; the publisher lies below.
+        pub const ACQUIRED_TOKEN_SHIFT: u32 = 16;
     }
 }
 
@@ -138,8 +154,6 @@ structure! {
         pub named_rows: u64,
         /// The private clock; 0: it knows no more than the frontier.
         pub private_clock: u64,
-        /// The epochs of the checkpoint that is part of its clock; 0: none is.
-        pub checkpoint: u64,
         /// `E`: the epoch of its accesses.
         pub epoch: u32,
         /// `S`: the epoch at which it started.
@@ -164,18 +178,18 @@ structure! {
         pub snapshot: u32,
         /// Accesses checked; added to the device's count at exit.
         pub accesses: u32,
-        /// Its newest publication: `1 << 61 | epoch << 37 | token`; 0: none.
+        /// The name of the checkpoint that is part of its clock; 0: none is.
+        pub checkpoint: u32,
+        /// 0.
+        pub reserved_word: u32,
+        /// Its newest publication, as `GSAN_THREAD_PUBLISHED` says; 0: none.
         pub published: u64,
-        /// The snapshot of its frontier.
+        /// The snapshot of its frontier with the launches overtaken that it knows to be complete.
         pub frontier: u64,
         /// The launch descriptor, or the copy of it.
         pub descriptor: u64,
         /// The [`LaunchState`].
         pub state: u64,
-        /// Warps that are inside an exit call.
-        pub exiting: u32,
-        /// How many of `acquired` were ever written.
-        pub acquired_count: u32,
         /// What the newest release fence published: a sync record; 0: nothing.
         pub fence: u64,
         /// The sync words it acquired last, so as not to merge them again.
@@ -189,7 +203,21 @@ structure! {
         /// Records evicted because their cell was full; the same.
         pub evicted: u32,
         /// 0.
-        pub reserved: [u32; 17],
+        pub reserved: [u32; 3],
+        /// Sync words that relaxed reads saw, for a later acquire fence.
+        pub seen: [u64; 8],
+    }
+}
+
+/// Numbers in the history.
+pub mod history {
+    constants! { "GSAN_HISTORY_":
+        /// Set in an entry that is there.
+        pub const VALID: u64 = 1;
+        /// Lowest bit of the launch's number.
+        pub const LAUNCH_SHIFT: u32 = 8;
+        /// Lowest bit of the epoch of the start.
+        pub const START_SHIFT: u32 = 40;
     }
 }
 
@@ -197,7 +225,7 @@ structure! {
     /// One start of a CTA. Each thread id has a ring of them, which the holder of the slot alone writes: an
     /// access at epoch `e` was made by the CTA with the newest start not after `e`.
     pub struct HistoryEntry = "gsan_history_entry", size 16, align 16 {
-        /// `start << 40 | launch << 8 | 1`; 0: none, or it is being written.
+        /// The epoch, the launch's number and `GSAN_HISTORY_VALID`; 0: none, or it is being written.
         pub start: u64,
         /// The position in the grid, as in [`ThreadState`].
         pub coordinates: u64,

@@ -10,7 +10,8 @@
 //!   shares memory with the device: [`GlobalState`] at its start, then what that names by offsets
 //!   from the start of the region. All that other devices read is in it.
 //! - **Pinned host memory**: [`LaunchDescriptor`]s, and the race ring ([`RaceRing`]).
-//! - **Shared memory of a CTA**: its [`ThreadState`] and a copy of [`Constants`].
+//! - **Shared memory of a CTA**: its [`ThreadState`].
+//! - **Memory that the caller lends**: [`AtomicEvent`], [`ClusterScratch`], [`MbarrierTable`].
 //!
 //! Rules for a field: what one CTA reads at every access lies in one cache line (128 bytes) and
 //! is copied to where the CTA has it at hand; a word that many write has a line of its own; what
@@ -21,18 +22,21 @@ mod describe;
 mod clock;
 pub mod header;
 mod launch;
+mod lent;
 mod race;
 mod state;
 
-pub use clock::{Checkpoints, ClockHeader, Publication, RowHeader, Segment, entry};
+pub use clock::{Checkpoints, ClockHeader, ClockShape, Publication, RowHeader, Segment, entry};
 pub use describe::{CType, Constant, Field, Structure};
 pub use launch::{
-    HistoryEntry, LaunchDescriptor, LaunchState, Overtaken, ThreadState, launch_flags, thread_flags,
+    HistoryEntry, LaunchDescriptor, LaunchState, Overtaken, ThreadState, history, launch_flags,
+    thread_flags,
 };
-pub use race::{
-    AtomicEvent, ClusterScratch, KernelName, Mbarrier, MbarrierTable, RaceEntry, RaceRing,
-    RaceSide, Site, race_codes,
+pub use lent::{
+    AtomicEvent, ClusterScratch, EventFields, Mbarrier, MbarrierTable, Meeting, event_codes,
+    meeting_codes,
 };
+pub use race::{KernelName, RaceEntry, RaceRing, RaceSide, Site, race_codes};
 pub use state::{
     Constants, CounterLine, GlobalState, Offsets, STATE_STRIDE, Shape, ShapeError, limits,
 };

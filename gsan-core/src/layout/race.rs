@@ -1,5 +1,4 @@
-//! Races on their way to the host, the texts that name them, and what device code keeps in
-//! memory that its caller lends.
+//! Races on their way to the host, and the texts that name them.
 
 /// Numbers in a race entry.
 pub mod race_codes {
@@ -122,71 +121,5 @@ structure! {
         pub flags: u32,
         /// 0.
         pub reserved: u32,
-    }
-}
-
-structure! {
-    /// What an atomic access keeps from its begin to its end: memory that Triton's code lends, of
-    /// just this size. The announcement is made again from epoch, place and nonce.
-    pub struct AtomicEvent = "gsan_atomic_event", size 40, align 8 {
-        /// The first byte; 0: nothing to do at the end.
-        pub address: u64,
-        /// Word 0 of the first cell as it was found.
-        pub found: u64,
-        /// What gave way to the announcement; 0: nothing.
-        pub evicted: u64,
-        /// Digests of the words of the first cell at begin: of word 0 as it was left.
-        pub digests: [u16; 4],
-        /// The epoch at begin, shifted left by 8; below, the number of bytes, 6 bits, and the place of
-        /// the announcement, 2 bits, 0 if there is none.
-        pub epoch: u32,
-        /// The site, 0 if unknown.
-        pub site: u16,
-        /// Tells the accesses of one CTA apart that are under way at once, 12 bits.
-        pub nonce: u16,
-    }
-}
-
-structure! {
-    /// What the CTAs of a cluster hand each other at a barrier: a sync record each, as published at
-    /// arrival. Lent by the caller, zero at launch.
-    pub struct ClusterScratch = "gsan_cluster_scratch", size 128, align 16 {
-        /// By rank in the cluster.
-        pub arrivals: [u64; 16],
-    }
-}
-
-structure! {
-    /// The head of the mirrored mbarriers of a cluster; the mbarriers follow.
-    pub struct MbarrierTable = "gsan_mbarrier_table", size 16, align 16 {
-        /// How many mbarriers there is room for.
-        pub capacity: u32,
-        /// How many are in use.
-        pub used: u32,
-        /// 0.
-        pub reserved: u64,
-    }
-}
-
-structure! {
-    /// A mirrored mbarrier. Arrivals of the running phase release into `arrivals[phase]`, completed
-    /// waits acquire the other.
-    pub struct Mbarrier = "gsan_mbarrier", size 176, align 8 {
-        /// The low 24 bits of the shared address, and the owner's rank above; plus 1, so that 0 is
-        /// free.
-        pub key: u32,
-        /// Arrivals that complete a phase.
-        pub expected: u32,
-        /// Arrivals still missing in the running phase.
-        pub pending: u32,
-        /// How many phases are complete; the parity of the running one is its lowest bit.
-        pub phase: u32,
-        /// Sync records released into the phases of even and odd number. More publishers than
-        /// places join their predecessors.
-        pub arrivals: [[u64; 8]; 2],
-        /// Taken for the update of an arrival.
-        pub lock: u32,
-        /// 0.
-        pub reserved: [u32; 7],
     }
 }

@@ -1,7 +1,8 @@
 //! The state region of a device: what is in it, and where.
 
 use super::{
-    Checkpoints, HistoryEntry, KernelName, LaunchState, Publication, Site, ThreadState, entry,
+    Checkpoints, ClockShape, HistoryEntry, KernelName, LaunchState, Publication, Site, ThreadState,
+    entry,
 };
 use crate::address::{AddressSpace, Records};
 use crate::compressed::topology::Topology;
@@ -16,7 +17,7 @@ pub const STATE_STRIDE: u64 = 1 << 30;
 pub mod limits {
     constants! { "GSAN_STATE_":
         /// The version of the layout; processes that share memory must agree.
-        pub const VERSION: u32 = 2;
+        pub const VERSION: u32 = 3;
         /// First word of a state region: "GSAN" and the version would differ in every other use.
         pub const MAGIC: u32 = 0x4753_414e;
         /// The most devices a topology may have.
@@ -273,11 +274,9 @@ impl GlobalState {
             .filter(|n| (16..=entry::MAX_PUBLICATIONS).contains(n))
             .ok_or(ShapeError::Publications(shape.publications))?;
 
-        // Room for every device's bank and some more; the head is a whole number of 16 bytes, and
-        // so is each segment: a lane of a warp copies that much at once.
-        let segments = (devices + 2).next_multiple_of(4).min(16) - 1;
-        let segment_entries = topology.slots().next_multiple_of(4);
-        let clock_bytes = 4 * (1 + segments + segments * segment_entries);
+        // Room for every device's bank and some more.
+        let clock = ClockShape::holding((devices + 1).min(15), topology.slots());
+        let clock_bytes = 4 * clock.words() as u32;
         let count = |what, bytes: u64, least: u64| {
             let count = bytes / u64::from(clock_bytes);
             if count < least {
@@ -353,8 +352,8 @@ impl GlobalState {
         global.publications = publications;
         global.snapshots = snapshots;
         global.private_clocks = private_clocks;
-        global.segments = segments;
-        global.segment_entries = segment_entries;
+        global.segments = clock.segments();
+        global.segment_entries = clock.entries();
         global.clock_bytes = clock_bytes;
         // Snapshot 0 could not be named, and site 0 is the unknown one.
         global.snapshot_head.value = 1;
@@ -491,6 +490,7 @@ mod tests {
             prop_assert!(starts[1..].iter().all(|start| start % 256 == 0));
             prop_assert!(global.segments > devices.min(14));
             prop_assert!(global.clock_bytes.is_multiple_of(16));
+            prop_assert!(matches!(global.segments, 3 | 7 | 11 | 15));
         }
     }
 }
