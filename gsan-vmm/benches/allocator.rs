@@ -14,6 +14,8 @@ use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use gsan_vmm::backend::{Device, Stream};
 use gsan_vmm::buddy::BuddyTree;
 use gsan_vmm::{Allocator, Options};
+use rand::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::time::ClockId;
 
 const LIVE: [usize; 3] = [10, 1_000, 100_000];
@@ -40,6 +42,22 @@ fn processor_time(mut routine: impl FnMut()) -> impl FnMut(u64) -> Duration {
     }
 }
 
+/// Frees and allocates one of `live` in turn: a random one, as an order would suit the caches.
+/// Everything has been replaced once before the first is timed, so that neighbours in the tree
+/// are strangers in time.
+fn churn(live: usize, mut replace: impl FnMut(usize, usize)) -> impl FnMut() {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
+    let mut number = 0;
+    let mut step = move || {
+        number += 1;
+        replace(random.random_range(0..live), number);
+    };
+    for _ in 0..2 * live {
+        step();
+    }
+    step
+}
+
 /// One allocation and one free, among as many live allocations.
 fn allocator(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("allocate and free");
@@ -52,16 +70,13 @@ fn allocator(criterion: &mut Criterion) {
                 .expect("there is room")
         };
         let mut addresses: Vec<u64> = (0..live).map(allocate).collect();
-        let mut next = 0;
+        let mut step = churn(live, |victim, number| {
+            let freed = allocator.free(addresses[victim], None, Stream::DEFAULT);
+            freed.expect("it is live");
+            addresses[victim] = black_box(allocate(number));
+        });
         group.bench_function(BenchmarkId::from_parameter(live), |bencher| {
-            bencher.iter_custom(processor_time(|| {
-                next += 1;
-                // Spreads over the whole range, in no order that suits the tree.
-                let slot = &mut addresses[next * 7919 % live];
-                let freed = allocator.free(*slot, None, Stream::DEFAULT);
-                freed.expect("it is live");
-                *slot = black_box(allocate(next));
-            }));
+            bencher.iter_custom(processor_time(&mut step));
         });
     }
     group.finish();
@@ -69,21 +84,22 @@ fn allocator(criterion: &mut Criterion) {
 
 /// The same for the tree alone: no locks, no thread that gives memory back.
 fn tree(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("tree: take and give back");
+    let mut group = criterion.benchmark_group("tree: find, give back and take");
     for live in LIVE {
         let mut tree = BuddyTree::new(1 << 40, UNIT).expect("both are powers of two");
         let mut offsets: Vec<u64> = Vec::new();
         for number in 0..live {
-            offsets.push(tree.take(size(number), ()).expect("there is room").offset);
+            let (block, _) = tree.take(size(number), ()).expect("there is room");
+            offsets.push(block.offset);
         }
-        let mut next = 0;
+        let mut step = churn(live, |victim, number| {
+            let (_, key) = tree.find(offsets[victim]).expect("it is taken");
+            tree.give_back(key).expect("it is taken");
+            let (block, _) = tree.take(size(number), ()).expect("there is room");
+            offsets[victim] = black_box(block).offset;
+        });
         group.bench_function(BenchmarkId::from_parameter(live), |bencher| {
-            bencher.iter_custom(processor_time(|| {
-                next += 1;
-                let slot = &mut offsets[next * 7919 % live];
-                tree.give_back(*slot).expect("it is taken");
-                *slot = black_box(tree.take(size(next), ()).expect("there is room")).offset;
-            }));
+            bencher.iter_custom(processor_time(&mut step));
         });
     }
     group.finish();

@@ -1,26 +1,28 @@
 //! The allocator: real memory and its shadow, handed out, freed and shared.
 
-use std::collections::BTreeMap;
+mod place;
+mod sharing;
+mod slots;
+mod states;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use gsan_core::address::{AddressSpace, Records};
-use gsan_core::ids::DeviceRank;
 
 use crate::backend::{Backend, BackendError, Device, Failure, HandleKind, Stream};
-use crate::buddy::{Block, BuddyTree};
 use crate::deadline;
 use crate::error::Error;
 use crate::handle_type::HandleType;
-use crate::owned::{Backing, Driver, Fence, Memory, Range};
+use crate::owned::{Backing, Driver, Fence, Held, Range};
 use crate::reclaim::{self, Leftover, Queue, Remains, Until};
-use crate::share::{SharedAllocation, SharedMemory, SharedState};
 
-/// How many device ranks the runtime state has room for.
-pub const STATE_RANKS: u16 = 32;
-/// The distance in bytes between the runtime states of two device ranks.
-pub const STATE_STRIDE: u64 = 1 << 30;
+pub(crate) use slots::Place;
+use slots::Slots;
+use states::States;
+pub use states::{STATE_RANKS, STATE_STRIDE};
+
 /// The smallest reservation that is tried when the one asked for is larger and refused.
 const LEAST_RESERVE: u64 = 1 << 40;
 
@@ -87,31 +89,6 @@ pub struct Usage {
     pub waiting_bytes: u64,
 }
 
-/// What becomes free when the memory behind it has been unmapped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// The range of the buddy tree at this offset.
-    Tree(u64),
-    /// Nothing more than the memory itself and its own reservation.
-    Apart,
-}
-
-/// What a range of the tree is used for.
-enum Slot {
-    /// It is being allocated; nobody knows the address yet.
-    Making,
-    Live(Box<Live>),
-    /// It was freed and is not unmapped yet.
-    Leaving,
-}
-
-struct Live {
-    allocation: Allocation,
-    backing: Backing,
-    /// The device that owns the memory, the same in all processes.
-    owner: [u8; 16],
-}
-
 /// The allocator of a process: its address space, what is allocated in it, and the runtime state
 /// of every device rank.
 ///
@@ -131,29 +108,10 @@ struct Inner {
     /// For each device, all that reach its memory.
     reach: Vec<Vec<Device>>,
     slots: Mutex<Slots>,
-    states: Mutex<Vec<State>>,
+    states: States,
     queue: Queue,
     /// The two reservations: memory, and runtime states. Held until everything in them is gone.
     ranges: Mutex<Vec<Range>>,
-    state_base: u64,
-}
-
-struct Slots {
-    tree: BuddyTree<Slot>,
-    /// Live allocations without shadow, by address.
-    apart: BTreeMap<u64, Box<Live>>,
-    usage: Usage,
-}
-
-/// The runtime state of a device rank.
-enum State {
-    Empty,
-    /// Being made or given back.
-    Busy,
-    Present {
-        memory: Memory,
-        owner: [u8; 16],
-    },
 }
 
 impl Allocator {
@@ -186,7 +144,7 @@ impl Allocator {
         let space = AddressSpace::new(memory.address(), memory.bytes(), options.records)?;
         let bytes = u64::from(STATE_RANKS) * STATE_STRIDE;
         let states = Range::new(&driver, bytes, STATE_STRIDE)?;
-        let tree = BuddyTree::new(space.usable(), unit).ok_or(Error::ReserveTooSmall {
+        let slots = Slots::new(space, unit).ok_or(Error::ReserveTooSmall {
             asked: options.reserve,
             unit,
             least,
@@ -200,14 +158,9 @@ impl Allocator {
             handle_kind,
             patience: options.patience,
             reach: (0..count).map(Device).map(reaching).collect(),
-            slots: Mutex::new(Slots {
-                tree,
-                apart: BTreeMap::new(),
-                usage: Usage::default(),
-            }),
-            states: Mutex::new((0..STATE_RANKS).map(|_| State::Empty).collect()),
+            slots: Mutex::new(slots),
+            states: States::new(states.address()),
             queue: Queue::default(),
-            state_base: states.address(),
             ranges: Mutex::new(vec![memory, states]),
             driver,
         });
@@ -242,7 +195,7 @@ impl Allocator {
 
     /// Counts of what is allocated.
     pub fn usage(&self) -> Usage {
-        let usage = self.inner.slots().usage;
+        let usage = self.inner.slots().usage();
         Usage {
             waiting_bytes: self.inner.queue.waiting_bytes(),
             ..usage
@@ -251,17 +204,14 @@ impl Allocator {
 
     /// Whether no address range is taken: nothing is live and nothing waits to be unmapped.
     pub fn is_empty(&self) -> bool {
-        let unused = {
-            let slots = self.inner.slots();
-            slots.tree.is_empty() && slots.apart.is_empty()
-        };
+        let unused = self.inner.slots().is_empty();
         unused && self.inner.queue.waiting_bytes() == 0
     }
 
     /// The live allocation that contains `address`.
     pub fn find(&self, address: u64) -> Option<Allocation> {
         let mut slots = self.inner.slots();
-        let live = slots.live(self.inner.space, address).ok()?;
+        let live = slots.find(address).ok()?;
         Some(live.allocation)
     }
 
@@ -288,7 +238,7 @@ impl Allocator {
 
     fn allocate_as(&self, bytes: u64, device: Device, write_once: bool) -> Result<u64, Error> {
         let inner = &*self.inner;
-        let info = inner.device(device)?;
+        let index = inner.device(device)?;
         if bytes == 0 {
             return Ok(0);
         }
@@ -296,10 +246,10 @@ impl Allocator {
         let mapped = bytes
             .checked_next_multiple_of(unit)
             .ok_or(Error::TooLarge { bytes })?;
-        let owner = inner.driver.devices()[info].uuid;
-        let kind = inner.handle_kind;
-        let create = |bytes| inner.patiently(|| Memory::create(&inner.driver, device, bytes, kind));
-        let real = create(mapped).map_err(|error| inner.no_memory(error, bytes, device))?;
+        let owner = inner.driver.devices()[index].uuid;
+        let real = inner
+            .create(device, mapped)
+            .map_err(|error| inner.no_memory(error, bytes, device))?;
         let allocation = Allocation {
             address: 0,
             bytes,
@@ -308,10 +258,7 @@ impl Allocator {
             imported: false,
             write_once,
         };
-        let reach = &inner.reach[info];
-        inner.place(allocation, owner, reach, real, |bytes| {
-            create(bytes).map(Some)
-        })
+        inner.place(allocation, owner, &inner.reach[index], real, None)
     }
 
     /// Frees the allocation that starts at `address`; 0 is ignored. `given` is what the caller
@@ -333,26 +280,22 @@ impl Allocator {
         if address == 0 {
             return Ok(());
         }
-        let device = inner
-            .slots()
-            .freeable(inner.space, address, given)?
-            .allocation
-            .device;
-        let until = match Fence::new(&inner.driver, device, stream) {
-            Ok(fence) => Until::Passed(device, stream, fence),
+        let (place, device) = inner.slots().freeable(address, given)?;
+        let fence = match Fence::new(&inner.driver, device, stream) {
+            Ok(fence) => Some(fence),
             Err(error) if error.failure == Failure::InvalidArgument => return Err(error.into()),
             Err(error) => {
                 tracing::warn!(%error, "a freed allocation waits for its whole device");
-                Until::Idle(device)
+                None
             }
         };
-        let (place, live) = {
-            let mut slots = inner.slots();
-            // Somebody else may have freed it in between.
-            slots.freeable(inner.space, address, given)?;
-            slots.leave(inner.space, address)?
+        // Somebody else may have freed it in between.
+        let backing = inner.slots().leave(place, address, given)?;
+        let until = match fence {
+            Some(fence) => Until::Passed(device, stream, fence.rest()),
+            None => Until::Idle(device),
         };
-        inner.queue.push(Remains::new(place, live.backing, until));
+        inner.queue.push(Remains::new(place, backing, until));
         Ok(())
     }
 
@@ -360,187 +303,6 @@ impl Allocator {
     /// [`Options::patience`]; tries again what could not be unmapped before.
     pub fn flush(&self) {
         self.inner.queue.flush(self.inner.patience);
-    }
-
-    /// The allocation that contains `address`, for another process to import, and the distance
-    /// from its start to `address`.
-    ///
-    /// # Errors
-    /// When no allocation contains it, or the backend cannot export it.
-    pub fn export(&self, address: u64) -> Result<(SharedAllocation, u64), Error> {
-        let inner = &*self.inner;
-        let (allocation, owner, real, shadow) = {
-            let mut slots = inner.slots();
-            let live = slots.live(inner.space, address)?;
-            let id =
-                |memory: &Option<Memory>| memory.as_ref().and_then(|m| Some((m.id()?, m.bytes())));
-            let backing = &live.backing;
-            let ids = (id(&backing.real), id(&backing.shadow));
-            (live.allocation, live.owner, ids.0, ids.1)
-        };
-        let export = |(id, bytes)| {
-            let handle = inner.driver.export(id, inner.handle_kind)?;
-            Ok(SharedMemory { handle, bytes })
-        };
-        // Freed by another thread since: the backend no longer knows the memory.
-        let gone = |error: BackendError| match error.failure {
-            Failure::NoSuchHandle => Error::NotLive { address },
-            _ => Error::Backend(error),
-        };
-        let real = real.ok_or(Error::NotLive { address })?;
-        let shared = SharedAllocation {
-            owner,
-            bytes: allocation.bytes,
-            records: inner.space.records(),
-            write_once: allocation.write_once,
-            real: export(real).map_err(gone)?,
-            shadow: shadow.map(export).transpose().map_err(gone)?,
-        };
-        Ok((shared, address - allocation.address))
-    }
-
-    /// Maps memory that another process exported, with its shadow, for `device` and all that
-    /// reach it too, and returns its address here. It is freed like an allocation, which leaves
-    /// the owner's memory alone.
-    ///
-    /// # Errors
-    /// When the parts do not fit each other or this process's layout, the device does not exist
-    /// or does not reach the memory, or there is no room.
-    pub fn import(&self, shared: SharedAllocation, device: Device) -> Result<u64, Error> {
-        let inner = &*self.inner;
-        let index = inner.device(device)?;
-        shared.check(inner.space.records(), inner.driver.granularity())?;
-        let reach = inner.reach_of_import(shared.owner, device, index)?;
-        let import =
-            |part: SharedMemory| Memory::import(&inner.driver, device, part.handle, part.bytes);
-        let real = import(shared.real)?;
-        let mut shadow = match shared.shadow.map(import).transpose() {
-            Ok(shadow) => shadow,
-            Err(error) => return inner.keep_or_close(real, Err(error)).map(|_| 0),
-        };
-        let allocation = Allocation {
-            address: 0,
-            bytes: shared.bytes,
-            device,
-            managed: true,
-            imported: true,
-            write_once: shared.write_once,
-        };
-        let placed = inner.place(
-            allocation,
-            shared.owner,
-            &reach,
-            real,
-            |_| Ok(shadow.take()),
-        );
-        if let Some(unused) = shadow {
-            inner.discard(Place::Apart, Backing::shadow(unused));
-        }
-        placed
-    }
-
-    /// Where the runtime state of rank 0 is, or would be. That of rank `r` is
-    /// `r *` [`STATE_STRIDE`] further.
-    pub fn state_base(&self) -> u64 {
-        self.inner.state_base
-    }
-
-    /// Makes `bytes` bytes of zeroed runtime state on `device` for `rank`, and returns their
-    /// address.
-    ///
-    /// # Errors
-    /// When the rank is out of range or taken, the size is 0 or above [`STATE_STRIDE`], the
-    /// device does not exist, or there is no memory.
-    pub fn create_state(&self, rank: DeviceRank, device: Device, bytes: u64) -> Result<u64, Error> {
-        let inner = &*self.inner;
-        let index = inner.device(device)?;
-        let unit = inner.driver.granularity();
-        let mapped = bytes
-            .checked_next_multiple_of(unit)
-            .filter(|&mapped| (1..=STATE_STRIDE).contains(&mapped))
-            .ok_or(Error::StateTooLarge { bytes })?;
-        let owner = inner.driver.devices()[index].uuid;
-        inner.fill_state(rank, owner, |address| {
-            let kind = inner.handle_kind;
-            let create = || Memory::create(&inner.driver, device, mapped, kind);
-            let mut memory = inner
-                .patiently(create)
-                .map_err(|error| inner.no_memory(error, bytes, device))?;
-            let placed = memory
-                .place(address, &inner.reach[index])
-                .and_then(|()| inner.driver.fill(device, address, mapped, 0));
-            inner.keep_or_close(memory, placed)
-        })
-    }
-
-    /// The runtime state of `rank`, for another process to import.
-    ///
-    /// # Errors
-    /// When the rank is out of range or has no state here, or the backend cannot export it.
-    pub fn export_state(&self, rank: DeviceRank) -> Result<SharedState, Error> {
-        let inner = &*self.inner;
-        let (id, bytes, owner) = {
-            let mut states = inner.states();
-            match state_of(&mut states, rank)? {
-                State::Present { memory, owner } => (memory.id(), memory.bytes(), *owner),
-                _ => return Err(Error::NoState(rank)),
-            }
-        };
-        let handle = inner
-            .driver
-            .export(id.ok_or(Error::NoState(rank))?, inner.handle_kind)?;
-        Ok(SharedState {
-            rank,
-            owner,
-            memory: SharedMemory { handle, bytes },
-        })
-    }
-
-    /// Maps the runtime state of another process's rank, for `device` and all that reach it too,
-    /// and returns its address.
-    ///
-    /// # Errors
-    /// When the rank is out of range or taken, the device does not exist or does not reach the
-    /// memory, or the handle is not one.
-    pub fn import_state(&self, shared: SharedState, device: Device) -> Result<u64, Error> {
-        let inner = &*self.inner;
-        let index = inner.device(device)?;
-        shared.check(inner.driver.granularity())?;
-        let reach = inner.reach_of_import(shared.owner, device, index)?;
-        let part = shared.memory;
-        inner.fill_state(shared.rank, shared.owner, |address| {
-            let mut memory = Memory::import(&inner.driver, device, part.handle, part.bytes)?;
-            let placed = memory.place(address, &reach);
-            inner.keep_or_close(memory, placed)
-        })
-    }
-
-    /// Unmaps the runtime state of `rank`, own or imported. No kernel may use it any more: this
-    /// waits for none.
-    ///
-    /// # Errors
-    /// When the rank is out of range or has no state here, or the backend cannot unmap it; it is
-    /// still there then.
-    pub fn release_state(&self, rank: DeviceRank) -> Result<(), Error> {
-        let inner = &*self.inner;
-        let (mut memory, owner) = {
-            let mut states = inner.states();
-            let state = state_of(&mut states, rank)?;
-            match std::mem::replace(state, State::Busy) {
-                State::Present { memory, owner } => (memory, owner),
-                other => {
-                    *state = other;
-                    return Err(Error::NoState(rank));
-                }
-            }
-        };
-        let closed = memory.close();
-        let after = match closed {
-            Ok(()) => State::Empty,
-            Err(_) => State::Present { memory, owner },
-        };
-        inner.states()[usize::from(rank.0)] = after;
-        Ok(closed?)
     }
 }
 
@@ -552,36 +314,23 @@ impl Drop for Allocator {
         inner.queue.stop(deadline::after(inner.patience));
         let leftover = self.worker.take().and_then(|worker| worker.join().ok());
         let leftover = leftover.unwrap_or_default();
-        for mut remains in leftover.stuck {
-            if remains.backing.close().is_ok() {
-                inner.vacate(remains.place);
-            }
+        let driver = &inner.driver;
+        for remains in leftover.stuck {
+            close_at_last(driver, remains.backing);
         }
-        let mut live: Vec<Box<Live>> = {
-            let mut slots = inner.slots();
-            let tree = slots.tree.drain().filter_map(|slot| match slot {
-                Slot::Live(live) => Some(live),
-                Slot::Making | Slot::Leaving => None,
-            });
-            let mut live: Vec<_> = tree.collect();
-            live.extend(std::mem::take(&mut slots.apart).into_values());
-            live
-        };
+        let live = inner.slots().drain();
         for device in 0..inner.reach.len() as u32 {
             let device = Device(device);
-            if live.iter().any(|live| live.allocation.device == device)
-                && let Err(error) = inner.driver.synchronize(device)
+            if live.iter().any(|(of, _)| *of == device)
+                && let Err(error) = driver.synchronize(device)
             {
                 tracing::debug!(%error, %device, "the device cannot be waited for");
             }
         }
-        for live in &mut live {
-            if let Err(error) = live.backing.close() {
-                tracing::debug!(%error, "closing an allocation at the end, once more");
-            }
+        for (_, backing) in live {
+            close_at_last(driver, backing);
         }
-        drop(live);
-        inner.states().clear();
+        inner.states.close(driver);
         if !leftover.in_use.is_empty() {
             tracing::warn!(
                 count = leftover.in_use.len(),
@@ -592,6 +341,14 @@ impl Drop for Allocator {
             std::mem::forget(std::mem::take(&mut *ranges));
         }
         // The reservations follow when `inner` goes.
+    }
+}
+
+/// Closes what nobody will have another chance to close: twice, if need be.
+fn close_at_last(driver: &Driver, backing: Backing) {
+    let mut held = Held::new(driver, backing);
+    if let Err(error) = held.close() {
+        tracing::debug!(%error, "closing an allocation at the end, once more");
     }
 }
 
@@ -621,21 +378,10 @@ fn reserve(driver: &Driver, bytes: u64) -> Result<Range, Error> {
     }
 }
 
-fn state_of(states: &mut [State], rank: DeviceRank) -> Result<&mut State, Error> {
-    states
-        .get_mut(usize::from(rank.0))
-        .ok_or(Error::BadRank(rank))
-}
-
 impl Inner {
     fn slots(&self) -> MutexGuard<'_, Slots> {
         // No code that can panic runs between changes that belong together.
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn states(&self) -> MutexGuard<'_, Vec<State>> {
-        // Every change replaces a single element.
-        self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The device's place in the tables.
@@ -646,301 +392,5 @@ impl Inner {
             return Err(Error::BadDevice { device, count });
         }
         Ok(index)
-    }
-
-    /// Runs `make`; if it finds no memory, gives back what was freed and runs it once more.
-    fn patiently<T>(&self, make: impl Fn() -> Result<T, BackendError>) -> Result<T, BackendError> {
-        match make() {
-            Err(error)
-                if error.failure == Failure::OutOfMemory && self.queue.flush(self.patience) =>
-            {
-                make()
-            }
-            result => result,
-        }
-    }
-
-    fn no_memory(&self, error: BackendError, bytes: u64, device: Device) -> Error {
-        if error.failure != Failure::OutOfMemory {
-            return error.into();
-        }
-        Error::OutOfMemory {
-            bytes,
-            device,
-            memory: self.driver.free_memory(device).unwrap_or_default(),
-            waiting: self.queue.waiting_bytes(),
-        }
-    }
-
-    /// Finds addresses for `real` and for the shadow that `make_shadow` makes, maps both, and
-    /// enters the allocation.
-    fn place(
-        &self,
-        mut allocation: Allocation,
-        owner: [u8; 16],
-        reach: &[Device],
-        mut real: Memory,
-        make_shadow: impl FnOnce(u64) -> Result<Option<Memory>, BackendError>,
-    ) -> Result<u64, Error> {
-        let mapped = real.bytes();
-        let take = || self.slots().tree.take(mapped, Slot::Making);
-        let block = take().or_else(|| self.queue.flush(self.patience).then(take).flatten());
-        let mut backing = Backing::default();
-        let mut place = Place::Apart;
-        if let Some(block) = block {
-            let made = make_shadow(mapped * self.space.records().count() as u64);
-            if let Some(shadow) = self.map_shadow(&allocation, block, reach, made) {
-                allocation.address = self.space.real_base() + block.offset;
-                place = Place::Tree(block.offset);
-                backing = Backing::shadow(shadow);
-            }
-        }
-        let mut reserved = Ok(());
-        if place == Place::Apart {
-            allocation.managed = false;
-            match Range::new(&self.driver, mapped, self.driver.granularity()) {
-                Ok(range) => {
-                    allocation.address = range.address();
-                    backing.range = Some(range);
-                }
-                Err(error) if block.is_some() => reserved = Err(error.into()),
-                Err(_) => reserved = Err(self.no_addresses(allocation.bytes)),
-            }
-        }
-        let placed = reserved.and_then(|()| Ok(real.place(allocation.address, reach)?));
-        backing.real = Some(real);
-        if let Err(error) = placed {
-            self.discard(place, backing);
-            return Err(error);
-        }
-        let live = Live {
-            allocation,
-            backing,
-            owner,
-        };
-        self.slots().enter(place, live);
-        Ok(allocation.address)
-    }
-
-    /// Maps `made` as the shadow of `block`, zeroed unless it is another process's. A failure is
-    /// logged, and leaves nothing behind; the block is free again then.
-    fn map_shadow(
-        &self,
-        allocation: &Allocation,
-        block: Block,
-        reach: &[Device],
-        made: Result<Option<Memory>, BackendError>,
-    ) -> Option<Memory> {
-        let address = self.space.shadow(self.space.real_base() + block.offset);
-        let mut backing = Backing::default();
-        let result = made.and_then(|made| {
-            if let Some(memory) = made {
-                let memory = backing.shadow.insert(memory);
-                memory.place(address, reach)?;
-                if !allocation.imported {
-                    let bytes = memory.bytes();
-                    self.driver.fill(allocation.device, address, bytes, 0)?;
-                }
-            }
-            Ok(())
-        });
-        match result {
-            Ok(()) if backing.shadow.is_some() => return backing.shadow,
-            Ok(()) => {}
-            Err(error) => {
-                let bytes = allocation.bytes;
-                tracing::warn!(%error, bytes, "no shadow memory: not checked");
-            }
-        }
-        self.discard(Place::Tree(block.offset), backing);
-        None
-    }
-
-    fn no_addresses(&self, bytes: u64) -> Error {
-        Error::OutOfAddressSpace {
-            bytes,
-            largest: self.slots().tree.largest_free(),
-            usable: self.space.usable(),
-            reserve: self.space.reserve(),
-        }
-    }
-
-    /// Gives back what never became an allocation, now or later.
-    fn discard(&self, place: Place, mut backing: Backing) {
-        match backing.close() {
-            Ok(()) => self.vacate(place),
-            Err(_) => self.queue.push(Remains::new(place, backing, Until::Now)),
-        }
-    }
-
-    /// Makes an address range free again.
-    fn vacate(&self, place: Place) {
-        if let Place::Tree(offset) = place {
-            self.slots().tree.give_back(offset);
-        }
-    }
-
-    /// The memory if it was `placed`; otherwise the error, after giving it back now or later.
-    fn keep_or_close(
-        &self,
-        memory: Memory,
-        placed: Result<(), BackendError>,
-    ) -> Result<Memory, Error> {
-        match placed {
-            Ok(()) => Ok(memory),
-            Err(error) => {
-                let backing = Backing {
-                    real: Some(memory),
-                    ..Backing::default()
-                };
-                self.discard(Place::Apart, backing);
-                Err(error.into())
-            }
-        }
-    }
-
-    /// Fills an empty rank with the state that `make` maps at its address.
-    fn fill_state(
-        &self,
-        rank: DeviceRank,
-        owner: [u8; 16],
-        make: impl FnOnce(u64) -> Result<Memory, Error>,
-    ) -> Result<u64, Error> {
-        {
-            let mut states = self.states();
-            let state = state_of(&mut states, rank)?;
-            if !matches!(state, State::Empty) {
-                return Err(Error::RankTaken(rank));
-            }
-            *state = State::Busy;
-        }
-        let address = self.state_base + u64::from(rank.0) * STATE_STRIDE;
-        let made = make(address);
-        let (after, result) = match made {
-            Ok(memory) => (State::Present { memory, owner }, Ok(address)),
-            Err(error) => (State::Empty, Err(error)),
-        };
-        self.states()[usize::from(rank.0)] = after;
-        result
-    }
-
-    /// Who gets access to memory that `device` imports from the device with the uuid `owner`.
-    fn reach_of_import(
-        &self,
-        owner: [u8; 16],
-        device: Device,
-        index: usize,
-    ) -> Result<Vec<Device>, Error> {
-        let devices = self.driver.devices();
-        let Some(local) = devices.iter().position(|info| info.uuid == owner) else {
-            // A device this process cannot see: the driver decides.
-            return Ok(vec![device]);
-        };
-        if local != index && !self.reach[local].contains(&device) {
-            return Err(Error::Unreachable {
-                device,
-                owner: Device(local as u32),
-            });
-        }
-        Ok(self.reach[local].clone())
-    }
-}
-
-impl Slots {
-    /// The live allocation that contains `address`. The range behind its last byte, up to the
-    /// unit of memory, is nobody's.
-    fn live(&mut self, space: AddressSpace, address: u64) -> Result<&mut Live, Error> {
-        let live = if space.is_managed(address) {
-            match self.tree.get_mut(address - space.real_base()) {
-                Some((_, Slot::Live(live))) => Some(live),
-                Some((_, Slot::Leaving)) => return Err(Error::AlreadyFreed { address }),
-                _ => None,
-            }
-        } else {
-            self.apart
-                .range_mut(..=address)
-                .next_back()
-                .map(|(_, live)| live)
-        };
-        live.map(Box::as_mut)
-            .filter(|live| address - live.allocation.address < live.allocation.bytes)
-            .ok_or(Error::NotLive { address })
-    }
-
-    /// The live allocation that starts at `address` and is what `given` says.
-    fn freeable(
-        &mut self,
-        space: AddressSpace,
-        address: u64,
-        given: Option<(u64, Device)>,
-    ) -> Result<&mut Live, Error> {
-        let live = self.live(space, address)?;
-        let allocation = live.allocation;
-        if allocation.address != address {
-            return Err(Error::Interior {
-                address,
-                start: allocation.address,
-            });
-        }
-        match given {
-            Some((given_bytes, given_device))
-                if (given_bytes, given_device) != (allocation.bytes, allocation.device) =>
-            {
-                Err(Error::Mismatch {
-                    address,
-                    bytes: allocation.bytes,
-                    device: allocation.device,
-                    given_bytes,
-                    given_device,
-                })
-            }
-            _ => Ok(live),
-        }
-    }
-
-    /// Takes the live allocation that starts at `address` out; a range of the tree stays taken
-    /// until it has been unmapped.
-    fn leave(&mut self, space: AddressSpace, address: u64) -> Result<(Place, Box<Live>), Error> {
-        let (place, live) = if space.is_managed(address) {
-            let offset = address - space.real_base();
-            let slot = self.tree.get_mut(offset).map(|(_, slot)| slot);
-            let live = slot.and_then(|slot| match std::mem::replace(slot, Slot::Leaving) {
-                Slot::Live(live) => Some(live),
-                other => {
-                    *slot = other;
-                    None
-                }
-            });
-            (Place::Tree(offset), live)
-        } else {
-            (Place::Apart, self.apart.remove(&address))
-        };
-        let live = live.ok_or(Error::NotLive { address })?;
-        self.usage.live -= 1;
-        self.usage.live_bytes -= live.allocation.bytes;
-        if !live.allocation.managed {
-            self.usage.unmanaged_bytes -= live.allocation.bytes;
-        }
-        Ok((place, live))
-    }
-
-    /// Makes an allocation live.
-    fn enter(&mut self, place: Place, live: Live) {
-        self.usage.live += 1;
-        self.usage.live_bytes += live.allocation.bytes;
-        match place {
-            Place::Tree(offset) => {
-                let slot = self.tree.get_mut(offset).map(|(_, slot)| slot);
-                debug_assert!(matches!(slot, Some(Slot::Making)));
-                if let Some(slot) = slot {
-                    *slot = Slot::Live(Box::new(live));
-                }
-            }
-            Place::Apart => {
-                self.usage.unmanaged_bytes += live.allocation.bytes;
-                self.usage.unmanaged_ever += 1;
-                self.apart.insert(live.allocation.address, Box::new(live));
-            }
-        }
     }
 }

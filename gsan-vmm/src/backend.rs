@@ -5,7 +5,7 @@
 //! calls (system calls, the driver's functions) are where `unsafe` is. [`Backend`] makes results of
 //! them: every number a caller passes is looked up in the backend's own tables, so a wrong one is
 //! an error and never undefined behaviour. On top of it, the types of the private module `owned`
-//! give back what they hold when they are dropped.
+//! know what is still to be given back, and do so when they are dropped.
 
 use std::fmt;
 use std::os::fd::OwnedFd;

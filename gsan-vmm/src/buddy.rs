@@ -5,6 +5,8 @@
 //! one walk between the root and a leaf. Nodes exist only where the range is split: an empty tree
 //! is one node, however large the range.
 
+use std::ops::{Index, IndexMut};
+
 /// A range of a [`BuddyTree`], by its offset from the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Block {
@@ -14,10 +16,15 @@ pub struct Block {
     pub bytes: u64,
 }
 
+/// A taken range, for as long as it is taken: leads to it without a walk through the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Key(u32);
+
 /// The tree over a range of `bytes` bytes; a taken range carries a `T`.
 ///
-/// Walks are what it costs, and with many ranges the walks cost what their cache misses do, so
-/// nodes are small and what ranges carry lies elsewhere.
+/// Walks are what it costs, and with many ranges the walks cost what their cache misses do. So
+/// nodes are small, what ranges carry lies elsewhere, and a change goes up only as far as it
+/// changes anything.
 #[derive(Debug)]
 pub struct BuddyTree<T> {
     nodes: Nodes,
@@ -35,10 +42,17 @@ pub struct BuddyTree<T> {
 #[derive(Debug)]
 struct Nodes(Vec<Pair>);
 
-/// Aligned so that no pair lies in two cache lines: whoever walks the tree looks at both nodes.
+/// Two siblings. Aligned so that no pair lies in two cache lines: whoever walks the tree looks at
+/// both.
 #[derive(Debug)]
 #[repr(align(32))]
-struct Pair([Node; 2]);
+struct Pair {
+    nodes: [Node; 2],
+    /// The node that was split into them; of no meaning for the root.
+    above: u32,
+    /// Their ranges have `smallest << order` bytes.
+    order: u32,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Node {
@@ -56,6 +70,9 @@ enum Kind {
     Taken(u32),
 }
 
+/// Orders are below this: a node's `free` has one bit for each.
+const MOST_ORDERS: u32 = u32::BITS;
+
 impl Node {
     /// A free range of `smallest << order` bytes.
     fn free(order: u32) -> Node {
@@ -66,45 +83,23 @@ impl Node {
     }
 }
 
-impl std::ops::Index<u32> for Nodes {
+impl Nodes {
+    fn pair(&self, node: u32) -> &Pair {
+        &self.0[node as usize / 2]
+    }
+}
+
+impl Index<u32> for Nodes {
     type Output = Node;
 
     fn index(&self, node: u32) -> &Node {
-        &self.0[node as usize / 2].0[node as usize % 2]
+        &self.pair(node).nodes[node as usize % 2]
     }
 }
 
-impl std::ops::IndexMut<u32> for Nodes {
+impl IndexMut<u32> for Nodes {
     fn index_mut(&mut self, node: u32) -> &mut Node {
-        &mut self.0[node as usize / 2].0[node as usize % 2]
-    }
-}
-
-/// The nodes from the root to one that is being changed: at most one for each power of two.
-struct Path {
-    nodes: [u32; MOST_ORDERS],
-    length: usize,
-}
-
-/// How many sizes of ranges there are at most: as many as a node's `free` has bits.
-const MOST_ORDERS: usize = u32::BITS as usize;
-
-impl Path {
-    fn new() -> Path {
-        Path {
-            nodes: [0; MOST_ORDERS],
-            length: 0,
-        }
-    }
-
-    fn push(&mut self, node: u32) {
-        self.nodes[self.length] = node;
-        self.length += 1;
-    }
-
-    /// From the last one up to the root.
-    fn upwards(&self) -> impl Iterator<Item = u32> {
-        self.nodes[..self.length].iter().rev().copied()
+        &mut self.0[node as usize / 2].nodes[node as usize % 2]
     }
 }
 
@@ -116,12 +111,17 @@ impl<T> BuddyTree<T> {
             return None;
         }
         let order = (bytes / smallest).ilog2();
-        if order as usize >= MOST_ORDERS {
+        if order >= MOST_ORDERS {
             return None;
         }
+        // The root's other half is never looked at.
+        let root = Pair {
+            nodes: [Node::free(order); 2],
+            above: 0,
+            order,
+        };
         Some(BuddyTree {
-            // The root's other half is never looked at.
-            nodes: Nodes(vec![Pair([Node::free(order); 2])]),
+            nodes: Nodes(vec![root]),
             spare_pairs: Vec::new(),
             values: Vec::new(),
             spare_values: Vec::new(),
@@ -156,7 +156,7 @@ impl<T> BuddyTree<T> {
 
     /// Takes the smallest free range of at least `bytes` bytes, the lowest of several; `None` if
     /// there is none.
-    pub fn take(&mut self, bytes: u64, value: T) -> Option<Block> {
+    pub fn take(&mut self, bytes: u64, value: T) -> Option<(Block, Key)> {
         if bytes > self.bytes {
             return None;
         }
@@ -171,13 +171,11 @@ impl<T> BuddyTree<T> {
         }
         let found = fitting.trailing_zeros();
 
-        let mut path = Path::new();
-        let (mut node, mut offset, mut order) = (0, 0, self.root_order());
+        let (mut node, mut offset, mut order) = (0, 0, self.nodes.pair(0).order);
         // A bit below a node's own order stands for a range below the node.
         while order > found
             && let Kind::Split(left) = self.nodes[node].kind
         {
-            path.push(node);
             order -= 1;
             node = left;
             if self.nodes[left].free & (1 << found) == 0 {
@@ -186,9 +184,8 @@ impl<T> BuddyTree<T> {
             }
         }
         while order > wanted {
-            path.push(node);
             order -= 1;
-            let left = self.new_pair(order);
+            let left = self.new_pair(node, order);
             self.nodes[node].kind = Kind::Split(left);
             node = left;
         }
@@ -197,64 +194,55 @@ impl<T> BuddyTree<T> {
             kind: Kind::Taken(self.keep(value)),
         };
         self.taken += 1;
-        for above in path.upwards() {
-            if let Kind::Split(left) = self.nodes[above].kind {
-                self.nodes[above].free = self.nodes[left].free | self.nodes[left + 1].free;
-            }
-        }
-        Some(Block {
+        self.tell_above(node);
+        let block = Block {
             offset,
             bytes: self.smallest << order,
-        })
+        };
+        Some((block, Key(node)))
     }
 
-    /// The taken range that contains `offset`, and what it carries.
-    pub fn get(&self, offset: u64) -> Option<(Block, &T)> {
-        let (node, block) = self.find(offset, |_| ())?;
+    /// The taken range that contains `offset`.
+    pub fn find(&self, offset: u64) -> Option<(Block, Key)> {
+        if offset >= self.bytes {
+            return None;
+        }
+        let (mut node, mut bytes) = (0, self.bytes);
+        while let Kind::Split(left) = self.nodes[node].kind {
+            bytes /= 2;
+            node = left + u32::from(offset & bytes != 0);
+        }
+        let block = Block {
+            offset: offset & !(bytes - 1),
+            bytes,
+        };
         match self.nodes[node].kind {
-            Kind::Taken(place) => Some((block, self.values[place as usize].as_ref()?)),
+            Kind::Taken(_) => Some((block, Key(node))),
             _ => None,
         }
     }
 
-    /// Like [`Self::get`], to change what the range carries.
-    pub fn get_mut(&mut self, offset: u64) -> Option<(Block, &mut T)> {
-        let (node, block) = self.find(offset, |_| ())?;
-        match self.nodes[node].kind {
-            Kind::Taken(place) => Some((block, self.values[place as usize].as_mut()?)),
+    /// What a range carries; `None` if `key` is of none that is taken.
+    pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+        match self.nodes.0.get(key.0 as usize / 2)?.nodes[key.0 as usize % 2].kind {
+            Kind::Taken(place) => self.values[place as usize].as_mut(),
             _ => None,
         }
     }
 
-    /// Gives back the taken range that starts at `offset`, joining it with free neighbours;
-    /// `None`, and nothing changes, if no taken range starts there.
-    pub fn give_back(&mut self, offset: u64) -> Option<T> {
-        let mut path = Path::new();
-        let (node, block) = self.find(offset, |above| path.push(above))?;
-        let Kind::Taken(place) = self.nodes[node].kind else {
+    /// Gives back a taken range, joining it with free neighbours; `None`, and nothing changes, if
+    /// `key` is of none that is taken.
+    pub fn give_back(&mut self, key: Key) -> Option<T> {
+        let pair = self.nodes.0.get(key.0 as usize / 2)?;
+        let Kind::Taken(place) = pair.nodes[key.0 as usize % 2].kind else {
             return None;
         };
-        if block.offset != offset {
-            return None;
-        }
+        let order = pair.order;
         let value = self.values[place as usize].take();
         self.spare_values.push(place);
         self.taken -= 1;
-        let mut order = (block.bytes / self.smallest).ilog2();
-        self.nodes[node] = Node::free(order);
-        for above in path.upwards() {
-            order += 1;
-            let Kind::Split(left) = self.nodes[above].kind else {
-                continue;
-            };
-            let (low, high) = (self.nodes[left], self.nodes[left + 1]);
-            if low.kind == Kind::Free && high.kind == Kind::Free {
-                self.spare_pairs.push(left);
-                self.nodes[above] = Node::free(order);
-            } else {
-                self.nodes[above].free = low.free | high.free;
-            }
-        }
+        self.nodes[key.0] = Node::free(order);
+        self.tell_above(key.0);
         if self.is_empty() {
             self.clear();
         }
@@ -264,7 +252,7 @@ impl<T> BuddyTree<T> {
     /// Gives back everything, and returns what the taken ranges carried, in no particular order.
     pub fn drain(&mut self) -> impl Iterator<Item = T> {
         let values = std::mem::take(&mut self.values);
-        self.nodes[0] = Node::free(self.root_order());
+        self.nodes[0] = Node::free(self.nodes.pair(0).order);
         self.taken = 0;
         self.clear();
         values.into_iter().flatten()
@@ -278,31 +266,37 @@ impl<T> BuddyTree<T> {
         self.spare_values.clear();
     }
 
-    fn root_order(&self) -> u32 {
-        (self.bytes / self.smallest).ilog2()
+    /// Brings the nodes above `node`, which has changed, up to date. From the first on that stays
+    /// as it was, so do all above it.
+    fn tell_above(&mut self, node: u32) {
+        let mut node = node;
+        while node != 0 {
+            let Pair {
+                nodes: [low, high],
+                above,
+                order,
+            } = *self.nodes.pair(node);
+            if low.kind == Kind::Free && high.kind == Kind::Free {
+                self.spare_pairs.push(node & !1);
+                self.nodes[above] = Node::free(order + 1);
+            } else {
+                let free = low.free | high.free;
+                if self.nodes[above].free == free {
+                    return;
+                }
+                self.nodes[above].free = free;
+            }
+            node = above;
+        }
     }
 
-    /// The node without children whose range contains `offset`; `visit` sees the nodes above it.
-    fn find(&self, offset: u64, mut visit: impl FnMut(u32)) -> Option<(u32, Block)> {
-        if offset >= self.bytes {
-            return None;
-        }
-        let (mut node, mut size) = (0, self.bytes);
-        while let Kind::Split(left) = self.nodes[node].kind {
-            visit(node);
-            size /= 2;
-            node = left + u32::from(offset & size != 0);
-        }
-        let block = Block {
-            offset: offset & !(size - 1),
-            bytes: size,
+    /// Two free nodes of `smallest << order` bytes, the halves of `above`; returns the left one.
+    fn new_pair(&mut self, above: u32, order: u32) -> u32 {
+        let pair = Pair {
+            nodes: [Node::free(order); 2],
+            above,
+            order,
         };
-        Some((node, block))
-    }
-
-    /// Two free nodes of `smallest << order` bytes; returns the left one.
-    fn new_pair(&mut self, order: u32) -> u32 {
-        let pair = Pair([Node::free(order); 2]);
         match self.spare_pairs.pop() {
             Some(left) => {
                 self.nodes.0[left as usize / 2] = pair;
@@ -344,6 +338,15 @@ mod tests {
         Block { offset, bytes }
     }
 
+    fn take<T>(tree: &mut BuddyTree<T>, bytes: u64, value: T) -> Option<Block> {
+        tree.take(bytes, value).map(|(block, _)| block)
+    }
+
+    fn give_back<T>(tree: &mut BuddyTree<T>, offset: u64) -> Option<T> {
+        let (_, key) = tree.find(offset)?;
+        tree.give_back(key)
+    }
+
     #[test]
     fn sizes_that_are_no_powers_of_two_are_refused() {
         assert!(BuddyTree::<()>::new(48, 16).is_none());
@@ -356,10 +359,10 @@ mod tests {
     #[test]
     fn the_whole_range_can_be_taken_at_once() {
         let mut tree = BuddyTree::new(64, 16).unwrap();
-        assert_eq!(tree.take(64, 'a'), Some(block(0, 64)));
+        assert_eq!(take(&mut tree, 64, 'a'), Some(block(0, 64)));
         assert_eq!(tree.largest_free(), 0);
-        assert_eq!(tree.take(1, 'b'), None);
-        assert_eq!(tree.give_back(0), Some('a'));
+        assert_eq!(take(&mut tree, 1, 'b'), None);
+        assert_eq!(give_back(&mut tree, 0), Some('a'));
         assert_eq!(tree.largest_free(), 64);
     }
 
@@ -367,12 +370,12 @@ mod tests {
     fn a_request_takes_the_smallest_range_that_fits() {
         let mut tree = BuddyTree::new(256, 16).unwrap();
         // 0..32 and 32..64 taken, then 64..128 and 128..256 free.
-        assert_eq!(tree.take(32, 0), Some(block(0, 32)));
-        assert_eq!(tree.take(32, 1), Some(block(32, 32)));
-        assert_eq!(tree.take(100, 2), Some(block(128, 128)));
-        assert_eq!(tree.give_back(32), Some(1));
+        assert_eq!(take(&mut tree, 32, 0), Some(block(0, 32)));
+        assert_eq!(take(&mut tree, 32, 1), Some(block(32, 32)));
+        assert_eq!(take(&mut tree, 100, 2), Some(block(128, 128)));
+        assert_eq!(give_back(&mut tree, 32), Some(1));
         // 32..64 (32 bytes) and 64..128 (64 bytes) are free: the smaller one is taken.
-        assert_eq!(tree.take(20, 3), Some(block(32, 32)));
+        assert_eq!(take(&mut tree, 20, 3), Some(block(32, 32)));
         assert_eq!(tree.largest_free(), 64);
     }
 
@@ -380,42 +383,61 @@ mod tests {
     fn freed_neighbours_join() {
         let mut tree = BuddyTree::new(64, 16).unwrap();
         for offset in [0, 16, 32, 48] {
-            assert_eq!(tree.take(16, offset), Some(block(offset, 16)));
+            assert_eq!(take(&mut tree, 16, offset), Some(block(offset, 16)));
         }
-        tree.give_back(16);
-        tree.give_back(32);
+        give_back(&mut tree, 16);
+        give_back(&mut tree, 32);
         // 16..48 is free, but its halves are not buddies.
         assert_eq!(tree.largest_free(), 16);
-        tree.give_back(48);
+        give_back(&mut tree, 48);
         assert_eq!(tree.largest_free(), 32);
-        tree.give_back(0);
+        give_back(&mut tree, 0);
         assert_eq!(tree.largest_free(), 64);
         assert!(tree.is_empty());
     }
 
     #[test]
-    fn only_the_start_of_a_taken_range_is_given_back() {
+    fn a_taken_range_is_found_by_every_offset_in_it_and_given_back_once() {
         let mut tree = BuddyTree::new(64, 16).unwrap();
-        tree.take(32, 'a');
-        assert_eq!(tree.get(31), Some((block(0, 32), &'a')));
-        assert_eq!(tree.give_back(16), None);
-        assert_eq!(tree.give_back(32), None);
-        assert_eq!(tree.give_back(64), None);
-        assert_eq!(tree.give_back(u64::MAX), None);
-        assert_eq!(tree.len(), 1);
-        assert_eq!(tree.give_back(0), Some('a'));
-        assert_eq!(tree.give_back(0), None);
+        let (taken, key) = tree.take(32, 'a').unwrap();
+        assert_eq!(taken, block(0, 32));
+        assert_eq!(tree.find(0), Some((taken, key)));
+        assert_eq!(tree.find(31), Some((taken, key)));
+        for outside in [32, 63, 64, u64::MAX] {
+            assert_eq!(tree.find(outside), None);
+        }
+        assert_eq!(tree.get_mut(key), Some(&mut 'a'));
+        assert_eq!(tree.give_back(key), Some('a'));
+        assert_eq!(tree.get_mut(key), None);
+        assert_eq!(tree.give_back(key), None);
+        assert!(tree.is_empty());
+    }
+
+    #[test]
+    fn keys_stay_while_others_come_and_go() {
+        let mut tree = BuddyTree::new(256, 16).unwrap();
+        let (_, low) = tree.take(16, 'a').unwrap();
+        let (_, next) = tree.take(16, 'b').unwrap();
+        let (_, large) = tree.take(64, 'c').unwrap();
+        assert_eq!(tree.give_back(low), Some('a'));
+        assert_eq!(tree.get_mut(large), Some(&mut 'c'));
+        assert_eq!(tree.give_back(next), Some('b'));
+        // The pair of the first two was joined; their keys lead nowhere.
+        assert_eq!(tree.give_back(low), None);
+        assert_eq!(tree.give_back(next), None);
+        assert_eq!(tree.give_back(large), Some('c'));
+        assert_eq!(tree.largest_free(), 256);
     }
 
     #[test]
     fn the_largest_range_is_handled() {
         let unit = 1 << 32;
         let mut tree = BuddyTree::new(1 << 63, unit).unwrap();
-        assert_eq!(tree.take(u64::MAX, ()), None);
-        assert_eq!(tree.take(1, ()), Some(block(0, unit)));
-        assert_eq!(tree.take(1 << 62, ()), Some(block(1 << 62, 1 << 62)));
-        tree.give_back(0);
-        tree.give_back(1 << 62);
+        assert_eq!(take(&mut tree, u64::MAX, ()), None);
+        assert_eq!(take(&mut tree, 1, ()), Some(block(0, unit)));
+        assert_eq!(take(&mut tree, 1 << 62, ()), Some(block(1 << 62, 1 << 62)));
+        give_back(&mut tree, 0);
+        give_back(&mut tree, 1 << 62);
         assert_eq!(tree.largest_free(), 1 << 63);
     }
 
@@ -437,30 +459,32 @@ mod tests {
         ) {
             let mut tree = BuddyTree::new(1024, 16).unwrap();
             let mut taken: BTreeMap<u64, u64> = BTreeMap::new();
-            for (take, bytes, index) in steps {
+            for (takes, bytes, index) in steps {
                 let mut free = Vec::new();
                 free_ranges(&taken, 0, 1024, &mut free);
                 prop_assert_eq!(tree.largest_free(), free.iter().map(|b| b.bytes).max().unwrap_or(0));
-                if take {
+                if takes {
                     let wanted = bytes.max(16).next_power_of_two();
                     let best = free.iter().filter(|b| b.bytes >= wanted).min_by_key(|b| (b.bytes, b.offset));
                     let expected = best.map(|b| block(b.offset, wanted));
-                    prop_assert_eq!(tree.take(bytes, bytes), expected);
+                    prop_assert_eq!(take(&mut tree, bytes, bytes), expected);
                     if let Some(b) = expected {
                         taken.insert(b.offset, b.bytes);
                     }
                 } else if !taken.is_empty() {
                     let offset = *index.get(&taken.keys().copied().collect::<Vec<_>>());
-                    prop_assert!(tree.give_back(offset).is_some());
+                    prop_assert!(give_back(&mut tree, offset).is_some());
                     taken.remove(&offset);
                 }
                 prop_assert_eq!(tree.len(), taken.len());
                 for (&offset, &bytes) in &taken {
-                    prop_assert_eq!(tree.get(offset + bytes - 1).unwrap().0, block(offset, bytes));
+                    let (found, key) = tree.find(offset + bytes - 1).unwrap();
+                    prop_assert_eq!(found, block(offset, bytes));
+                    prop_assert!(tree.get_mut(key).unwrap().next_power_of_two().max(16) == bytes);
                 }
             }
             for offset in taken.into_keys() {
-                tree.give_back(offset);
+                give_back(&mut tree, offset);
             }
             prop_assert_eq!(tree.largest_free(), 1024);
             prop_assert_eq!(tree.nodes.0.len(), 1);

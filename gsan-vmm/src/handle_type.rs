@@ -2,7 +2,7 @@
 
 use crate::backend::{Device, HandleKind};
 use crate::error::Error;
-use crate::owned::{Driver, Memory};
+use crate::owned::{Driver, Held, Memory};
 
 /// The configuration's `sharing.handle_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,9 +55,8 @@ impl HandleType {
                 let tried = devices.map(Device).try_for_each(|device| {
                     let unit = driver.granularity();
                     let memory = Memory::create(driver, device, unit, HandleKind::Fabric)?;
-                    let id = memory.id().into_iter();
-                    id.map(|id| driver.export(id, HandleKind::Fabric))
-                        .try_for_each(|e| e.map(drop))
+                    let _held = Held::real(driver, memory);
+                    driver.export(memory.id(), HandleKind::Fabric).map(drop)
                 });
                 match tried {
                     Ok(()) => Ok(HandleKind::Fabric),

@@ -1,14 +1,17 @@
 //! Types that own what a backend handed out.
 //!
 //! Giving something back can fail, so each has a `close` that may be called again until it
-//! succeeds and does only what is still to be done. Dropping closes too, and can only log a
-//! failure.
+//! succeeds and does only what is still to be done. [`Range`], [`Held`] and [`Fence`] close when
+//! they are dropped, too, and can only log a failure then.
+//!
+//! There may be very many allocations, so memory at rest, in the allocator's tables and in the
+//! queue of what was freed, is plain numbers: [`Backing`]. While it is being made it is [`Held`].
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use crate::backend::{
-    Backend, BackendError, Device, Failure, FenceId, HandleKind, MemoryId, Result, SharedHandle,
-    Stream,
+    Backend, Device, Failure, FenceId, HandleKind, MemoryId, Result, SharedHandle, Stream,
 };
 
 /// A backend as everything here holds it.
@@ -56,11 +59,21 @@ impl Drop for Range {
 }
 
 /// Physical memory, and where it is mapped.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Memory {
-    driver: Driver,
-    id: Option<MemoryId>,
+    id: MemoryId,
     bytes: u64,
-    mapped_at: Option<u64>,
+    /// Where it is mapped, if it is.
+    address: u64,
+    left: Left,
+}
+
+/// What is still to be given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    MappingAndMemory,
+    Memory,
+    Nothing,
 }
 
 impl Memory {
@@ -71,7 +84,7 @@ impl Memory {
         kind: HandleKind,
     ) -> Result<Memory> {
         let id = driver.create(device, bytes, kind)?;
-        Ok(Memory::own(driver, id, bytes))
+        Ok(Memory::unmapped(id, bytes))
     }
 
     pub(crate) fn import(
@@ -81,20 +94,29 @@ impl Memory {
         bytes: u64,
     ) -> Result<Memory> {
         let id = driver.import(device, handle, bytes)?;
-        Ok(Memory::own(driver, id, bytes))
+        Ok(Memory::unmapped(id, bytes))
     }
 
-    fn own(driver: &Driver, id: MemoryId, bytes: u64) -> Memory {
+    fn unmapped(id: MemoryId, bytes: u64) -> Memory {
         Memory {
-            driver: Arc::clone(driver),
-            id: Some(id),
+            id,
             bytes,
-            mapped_at: None,
+            address: 0,
+            left: Left::Memory,
         }
     }
 
-    /// The memory's number, unless it is closed.
-    pub(crate) fn id(&self) -> Option<MemoryId> {
+    /// Memory that was created and mapped before.
+    pub(crate) fn mapped(id: MemoryId, bytes: u64, address: u64) -> Memory {
+        Memory {
+            id,
+            bytes,
+            address,
+            left: Left::MappingAndMemory,
+        }
+    }
+
+    pub(crate) fn id(&self) -> MemoryId {
         self.id
     }
 
@@ -104,65 +126,54 @@ impl Memory {
 
     /// Maps all of it at `address`, for `devices`. After an error it may be mapped or not: close
     /// it.
-    pub(crate) fn place(&mut self, address: u64, devices: &[Device]) -> Result<()> {
-        let id = self.id.ok_or_else(|| {
-            BackendError::new("map", Failure::NoSuchHandle, "the memory was given back")
-        })?;
-        self.driver.map(address, self.bytes, id)?;
-        self.mapped_at = Some(address);
-        self.driver.allow(address, self.bytes, devices)
+    pub(crate) fn place(
+        &mut self,
+        driver: &Driver,
+        address: u64,
+        devices: &[Device],
+    ) -> Result<()> {
+        driver.map(address, self.bytes, self.id)?;
+        (self.address, self.left) = (address, Left::MappingAndMemory);
+        driver.allow(address, self.bytes, devices)
     }
 
-    pub(crate) fn close(&mut self) -> Result<()> {
-        if let Some(address) = self.mapped_at {
-            self.driver.unmap(address, self.bytes)?;
-            self.mapped_at = None;
+    pub(crate) fn close(&mut self, driver: &Driver) -> Result<()> {
+        if self.left == Left::MappingAndMemory {
+            driver.unmap(self.address, self.bytes)?;
+            self.left = Left::Memory;
         }
-        if let Some(id) = self.id {
-            match self.driver.release(id) {
+        if self.left == Left::Memory {
+            match driver.release(self.id) {
                 // What is not there any more needs no release.
                 Err(error) if error.failure != Failure::NoSuchHandle => return Err(error),
-                _ => self.id = None,
+                _ => self.left = Left::Nothing,
             }
         }
         Ok(())
     }
 }
 
-impl Drop for Memory {
-    fn drop(&mut self) {
-        log_leak(self.close());
-    }
-}
-
-/// The memory of an allocation: all that has to be given back when it is freed.
+/// The memory of an allocation: all that has to be given back when it is freed. Dropping it gives
+/// nothing back.
 #[derive(Default)]
 pub(crate) struct Backing {
     pub(crate) real: Option<Memory>,
     pub(crate) shadow: Option<Memory>,
     /// The addresses of memory without shadow, which lies outside the allocator's reservation.
-    pub(crate) range: Option<Range>,
+    pub(crate) range: Option<Box<Range>>,
 }
 
 impl Backing {
-    /// Shadow alone.
-    pub(crate) fn shadow(memory: Memory) -> Backing {
-        Backing {
-            shadow: Some(memory),
-            ..Backing::default()
-        }
-    }
-
     /// How many bytes of memory it holds.
     pub(crate) fn bytes(&self) -> u64 {
         let parts = [&self.real, &self.shadow];
         parts.into_iter().flatten().map(Memory::bytes).sum()
     }
 
-    pub(crate) fn close(&mut self) -> Result<()> {
+    pub(crate) fn close(&mut self, driver: &Driver) -> Result<()> {
         for memory in [&mut self.shadow, &mut self.real] {
             if let Some(open) = memory {
-                open.close()?;
+                open.close(driver)?;
                 *memory = None;
             }
         }
@@ -174,26 +185,90 @@ impl Backing {
     }
 }
 
-/// A point in a stream.
-pub(crate) struct Fence {
-    driver: Driver,
+/// A backing that is closed when it is dropped.
+pub(crate) struct Held<'d> {
+    driver: &'d Driver,
+    backing: Backing,
+}
+
+impl<'d> Held<'d> {
+    pub(crate) fn new(driver: &'d Driver, backing: Backing) -> Held<'d> {
+        Held { driver, backing }
+    }
+
+    /// Real memory alone.
+    pub(crate) fn real(driver: &'d Driver, memory: Memory) -> Held<'d> {
+        let backing = Backing {
+            real: Some(memory),
+            ..Backing::default()
+        };
+        Held::new(driver, backing)
+    }
+
+    /// Maps the real memory at `address`, for `devices`.
+    pub(crate) fn place_real(&mut self, address: u64, devices: &[Device]) -> Result<()> {
+        let real = &mut self.backing.real;
+        real.iter_mut()
+            .try_for_each(|real| real.place(self.driver, address, devices))
+    }
+
+    /// Maps the shadow at `address`, for `devices`.
+    pub(crate) fn place_shadow(&mut self, address: u64, devices: &[Device]) -> Result<()> {
+        let shadow = &mut self.backing.shadow;
+        shadow
+            .iter_mut()
+            .try_for_each(|shadow| shadow.place(self.driver, address, devices))
+    }
+
+    pub(crate) fn close(&mut self) -> Result<()> {
+        self.backing.close(self.driver)
+    }
+
+    /// What is held, for somebody else to close.
+    pub(crate) fn rest(mut self) -> Backing {
+        std::mem::take(&mut self.backing)
+    }
+}
+
+impl Deref for Held<'_> {
+    type Target = Backing;
+
+    fn deref(&self) -> &Backing {
+        &self.backing
+    }
+}
+
+impl DerefMut for Held<'_> {
+    fn deref_mut(&mut self) -> &mut Backing {
+        &mut self.backing
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        log_leak(self.close());
+    }
+}
+
+/// A point in a stream, forgotten when this is dropped.
+pub(crate) struct Fence<'d> {
+    driver: &'d Driver,
     id: FenceId,
 }
 
-impl Fence {
-    pub(crate) fn new(driver: &Driver, device: Device, stream: Stream) -> Result<Fence> {
-        Ok(Fence {
-            id: driver.fence(device, stream)?,
-            driver: Arc::clone(driver),
-        })
+impl<'d> Fence<'d> {
+    pub(crate) fn new(driver: &'d Driver, device: Device, stream: Stream) -> Result<Fence<'d>> {
+        let id = driver.fence(device, stream)?;
+        Ok(Fence { driver, id })
     }
 
-    pub(crate) fn passed(&self) -> Result<bool> {
-        self.driver.passed(self.id)
+    /// Its number, for somebody else to forget.
+    pub(crate) fn rest(self) -> FenceId {
+        std::mem::ManuallyDrop::new(self).id
     }
 }
 
-impl Drop for Fence {
+impl Drop for Fence<'_> {
     fn drop(&mut self) {
         self.driver.forget(self.id);
     }

@@ -12,9 +12,9 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::allocator::Place;
-use crate::backend::{Device, Stream};
+use crate::backend::{Device, FenceId, Stream};
 use crate::deadline;
-use crate::owned::{Backing, Driver, Fence};
+use crate::owned::{Backing, Driver};
 
 /// How long the worker sleeps between asking the fences: from, to.
 const POLL: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(2));
@@ -22,19 +22,19 @@ const POLL: (Duration, Duration) = (Duration::from_micros(20), Duration::from_mi
 /// often before it sleeps until it is woken.
 const LINGER: (Duration, u32) = (Duration::from_micros(200), 50);
 
+/// For how many arrivals the queue keeps room while there are none.
+const KEEP_ROOM: usize = 1024;
+
 /// Memory that nobody uses any more, or soon.
 pub(crate) struct Remains {
     pub(crate) place: Place,
     pub(crate) backing: Backing,
     until: Until,
-    /// The bytes that become free.
-    bytes: u64,
 }
 
 impl Remains {
     pub(crate) fn new(place: Place, backing: Backing, until: Until) -> Remains {
         Remains {
-            bytes: backing.bytes(),
             place,
             backing,
             until,
@@ -47,7 +47,7 @@ pub(crate) enum Until {
     /// It was never handed out.
     Now,
     /// When the stream has passed the fence.
-    Passed(Device, Stream, Fence),
+    Passed(Device, Stream, FenceId),
     /// When all work of the device is done: the stream could not be asked.
     Idle(Device),
 }
@@ -64,7 +64,8 @@ pub(crate) struct Queue {
 
 #[derive(Default)]
 struct State {
-    arrived: Vec<(u64, Remains)>,
+    /// In order. The first one's number is `next` less how many there are.
+    arrived: Vec<Remains>,
     /// The number of the next arrival.
     next: u64,
     /// Every arrival with a smaller number has been dealt with.
@@ -85,10 +86,9 @@ struct State {
 impl Queue {
     pub(crate) fn push(&self, remains: Remains) {
         let mut state = self.lock();
-        state.bytes += remains.bytes;
-        let number = state.next;
+        state.bytes += remains.backing.bytes();
         state.next += 1;
-        state.arrived.push((number, remains));
+        state.arrived.push(remains);
         if state.asleep {
             self.work.notify_one();
         }
@@ -157,25 +157,29 @@ pub(crate) struct Leftover {
 /// The worker: gives back what arrives in `queue`, and calls `vacate` for each place that is free
 /// again. Returns after [`Queue::stop`].
 pub(crate) fn run(queue: &Queue, driver: &Driver, vacate: impl Fn(Place)) -> Leftover {
-    let mut streams: HashMap<(Device, Stream), VecDeque<(u64, Remains)>> = HashMap::new();
-    let mut stuck: Vec<Remains> = Vec::new();
-    let (mut freed, mut retried) = (0, 0);
+    let mut worker = Worker {
+        driver,
+        vacate,
+        streams: HashMap::new(),
+        stuck: Vec::new(),
+        freed: 0,
+    };
+    let mut arrived = Vec::new();
+    let mut retried = 0;
     let (mut pause, mut lingered) = (POLL.0, 0);
     loop {
-        let (arrived, flush, stop) = {
+        let (first, flush, stop) = {
             let mut state = queue.lock();
-            let waiting = streams.values().filter_map(|queue| queue.front());
-            let oldest = waiting.map(|(number, _)| *number).min();
-            let unseen = state.arrived.first().map(|(number, _)| *number);
-            state.settled = oldest.or(unseen).unwrap_or(state.next);
-            state.bytes -= std::mem::take(&mut freed);
-            (state.stuck, state.retried) = (stuck.len(), retried);
+            let unseen = state.next - state.arrived.len() as u64;
+            state.settled = worker.oldest().unwrap_or(unseen);
+            state.bytes -= std::mem::take(&mut worker.freed);
+            (state.stuck, state.retried) = (worker.stuck.len(), retried);
             if state.flushing > 0 {
                 queue.progress.notify_all();
             }
             let urgent = retried < state.flushes || state.stop.is_some();
             if state.arrived.is_empty() && !urgent {
-                if !streams.is_empty() {
+                if !worker.streams.is_empty() {
                     pause = if state.flushing > 0 {
                         POLL.0
                     } else {
@@ -194,81 +198,141 @@ pub(crate) fn run(queue: &Queue, driver: &Driver, vacate: impl Fn(Place)) -> Lef
                     state.asleep = false;
                 }
             }
-            (
-                std::mem::take(&mut state.arrived),
-                state.flushes,
-                state.stop,
-            )
+            std::mem::swap(&mut arrived, &mut state.arrived);
+            (state.next - arrived.len() as u64, state.flushes, state.stop)
         };
         if !arrived.is_empty() {
             (pause, lingered) = (POLL.0, 0);
         }
 
-        let mut ready = Vec::new();
-        for (number, remains) in arrived {
-            match remains.until {
-                Until::Now => ready.push(remains),
-                Until::Idle(device) => {
-                    idle(driver, device);
-                    ready.push(remains);
-                }
-                Until::Passed(device, stream, _) => {
-                    let waiting = streams.entry((device, stream)).or_default();
-                    waiting.push_back((number, remains));
-                }
-            }
+        // Those that came earlier first.
+        worker.ask_streams();
+        for (number, remains) in (first..).zip(arrived.drain(..)) {
+            worker.receive(number, remains);
         }
-        for ((device, _), waiting) in &mut streams {
-            while waiting
-                .front()
-                .is_some_and(|(_, r)| has_passed(r, driver, *device))
-            {
-                ready.extend(waiting.pop_front().map(|(_, remains)| remains));
-            }
-        }
-        streams.retain(|_, waiting| !waiting.is_empty());
-
+        // A burst of frees may have made it large.
+        arrived.shrink_to(KEEP_ROOM);
         if retried < flush {
             retried = flush;
-            ready.append(&mut stuck);
-        }
-        for mut remains in ready {
-            match remains.backing.close() {
-                Ok(()) => {
-                    freed += remains.bytes;
-                    vacate(remains.place);
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "freed memory could not be unmapped; trying again later");
-                    stuck.push(remains);
-                }
+            for remains in std::mem::take(&mut worker.stuck) {
+                worker.close(remains);
             }
         }
 
         if let Some(deadline) = stop {
-            let done = streams.is_empty() && queue.lock().arrived.is_empty();
+            let done = worker.streams.is_empty() && queue.lock().arrived.is_empty();
             if done || Instant::now() >= deadline {
-                let rest = streams.into_values().flatten().map(|(_, remains)| remains);
-                let mut in_use: Vec<_> = rest.collect();
-                in_use.extend(queue.lock().arrived.drain(..).map(|(_, remains)| remains));
-                return Leftover { stuck, in_use };
+                let waiting = worker.streams.into_values().flatten();
+                let mut in_use: Vec<_> = waiting.map(|waiting| waiting.remains).collect();
+                in_use.append(&mut queue.lock().arrived);
+                return Leftover {
+                    stuck: worker.stuck,
+                    in_use,
+                };
             }
-            if !streams.is_empty() {
+            if !worker.streams.is_empty() {
                 std::thread::sleep(POLL.1);
             }
         }
     }
 }
 
-fn has_passed(remains: &Remains, driver: &Driver, device: Device) -> bool {
-    let Until::Passed(_, _, fence) = &remains.until else {
-        return true;
-    };
-    fence.passed().unwrap_or_else(|error| {
+struct Worker<'d, V> {
+    driver: &'d Driver,
+    vacate: V,
+    streams: HashMap<(Device, Stream), VecDeque<Waiting>>,
+    /// What could not be closed.
+    stuck: Vec<Remains>,
+    /// Bytes freed that the queue does not know of yet.
+    freed: u64,
+}
+
+/// What its stream has not passed yet, when it was last asked.
+struct Waiting {
+    number: u64,
+    fence: FenceId,
+    remains: Remains,
+}
+
+impl<V: Fn(Place)> Worker<'_, V> {
+    /// The number of the oldest arrival that waits for its stream.
+    fn oldest(&self) -> Option<u64> {
+        let waiting = self.streams.values().filter_map(|queue| queue.front());
+        waiting.map(|waiting| waiting.number).min()
+    }
+
+    fn receive(&mut self, number: u64, remains: Remains) {
+        match remains.until {
+            Until::Now => self.close(remains),
+            Until::Idle(device) => {
+                idle(self.driver, device);
+                self.close(remains);
+            }
+            Until::Passed(device, stream, fence) => {
+                if let Some(queue) = self.streams.get_mut(&(device, stream)) {
+                    queue.push_back(Waiting {
+                        number,
+                        fence,
+                        remains,
+                    });
+                } else if has_passed(fence, self.driver, device) {
+                    self.close(remains);
+                } else {
+                    let waiting = Waiting {
+                        number,
+                        fence,
+                        remains,
+                    };
+                    self.streams.insert((device, stream), [waiting].into());
+                }
+            }
+        }
+    }
+
+    /// Closes what streams have passed.
+    fn ask_streams(&mut self) {
+        let mut passed = Vec::new();
+        for ((device, _), queue) in &mut self.streams {
+            while queue
+                .front()
+                .is_some_and(|waiting| has_passed(waiting.fence, self.driver, *device))
+            {
+                passed.extend(queue.pop_front().map(|waiting| waiting.remains));
+            }
+        }
+        self.streams.retain(|_, queue| !queue.is_empty());
+        for remains in passed {
+            self.close(remains);
+        }
+    }
+
+    fn close(&mut self, mut remains: Remains) {
+        let bytes = remains.backing.bytes();
+        match remains.backing.close(self.driver) {
+            Ok(()) => {
+                self.freed += bytes;
+                (self.vacate)(remains.place);
+            }
+            Err(error) => {
+                self.freed += bytes - remains.backing.bytes();
+                tracing::warn!(%error, "freed memory could not be unmapped; trying again later");
+                self.stuck.push(remains);
+            }
+        }
+    }
+}
+
+/// Whether the stream has passed the fence; forgets it then.
+fn has_passed(fence: FenceId, driver: &Driver, device: Device) -> bool {
+    let passed = driver.passed(fence).unwrap_or_else(|error| {
         tracing::warn!(%error, "a stream cannot be asked for its progress; waiting for its device");
         idle(driver, device);
         true
-    })
+    });
+    if passed {
+        driver.forget(fence);
+    }
+    passed
 }
 
 /// Waits for all work of `device`. One that has failed does no work any more.
