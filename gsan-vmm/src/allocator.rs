@@ -210,9 +210,8 @@ impl Allocator {
 
     /// The live allocation that contains `address`.
     pub fn find(&self, address: u64) -> Option<Allocation> {
-        let mut slots = self.inner.slots();
-        let live = slots.find(address).ok()?;
-        Some(live.allocation)
+        let slots = self.inner.slots();
+        slots.find(address).ok().map(|live| live.allocation)
     }
 
     /// Hands out `bytes` bytes of `device`'s memory with zeroed shadow and returns their address;
@@ -327,20 +326,28 @@ impl Drop for Allocator {
                 tracing::debug!(%error, %device, "the device cannot be waited for");
             }
         }
-        for (_, backing) in live {
+        let live = live.into_iter().map(|(_, backing)| backing);
+        for backing in live.chain(inner.states.drain()) {
             close_at_last(driver, backing);
         }
-        inner.states.close(driver);
+        let mut ranges = {
+            let mut ranges = inner.ranges.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *ranges)
+        };
         if !leftover.in_use.is_empty() {
             tracing::warn!(
                 count = leftover.in_use.len(),
                 "freed memory is still in use by a stream and stays mapped"
             );
             std::mem::forget(leftover.in_use);
-            let mut ranges = inner.ranges.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::forget(std::mem::take(&mut *ranges));
+            std::mem::forget(ranges);
+            return;
         }
-        // The reservations follow when `inner` goes.
+        for range in &mut ranges {
+            if let Err(error) = range.close() {
+                tracing::debug!(%error, "giving a reservation back at the end, once more");
+            }
+        }
     }
 }
 

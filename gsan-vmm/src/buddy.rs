@@ -223,9 +223,21 @@ impl<T> BuddyTree<T> {
     }
 
     /// What a range carries; `None` if `key` is of none that is taken.
+    pub fn get(&self, key: Key) -> Option<&T> {
+        self.values[self.place(key)?].as_ref()
+    }
+
+    /// Like [`Self::get`], to change what the range carries.
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
-        match self.nodes.0.get(key.0 as usize / 2)?.nodes[key.0 as usize % 2].kind {
-            Kind::Taken(place) => self.values[place as usize].as_mut(),
+        let place = self.place(key)?;
+        self.values[place].as_mut()
+    }
+
+    /// The place of what a range carries.
+    fn place(&self, key: Key) -> Option<usize> {
+        let pair = self.nodes.0.get(key.0 as usize / 2)?;
+        match pair.nodes[key.0 as usize % 2].kind {
+            Kind::Taken(place) => Some(place as usize),
             _ => None,
         }
     }
@@ -233,13 +245,11 @@ impl<T> BuddyTree<T> {
     /// Gives back a taken range, joining it with free neighbours; `None`, and nothing changes, if
     /// `key` is of none that is taken.
     pub fn give_back(&mut self, key: Key) -> Option<T> {
-        let pair = self.nodes.0.get(key.0 as usize / 2)?;
-        let Kind::Taken(place) = pair.nodes[key.0 as usize % 2].kind else {
-            return None;
-        };
-        let order = pair.order;
-        let value = self.values[place as usize].take();
-        self.spare_values.push(place);
+        let place = self.place(key)?;
+        let order = self.nodes.pair(key.0).order;
+        let value = self.values[place].take();
+        // It came from a node, which has it in 32 bits.
+        self.spare_values.push(place as u32);
         self.taken -= 1;
         self.nodes[key.0] = Node::free(order);
         self.tell_above(key.0);
@@ -408,6 +418,7 @@ mod tests {
         }
         assert_eq!(tree.get_mut(key), Some(&mut 'a'));
         assert_eq!(tree.give_back(key), Some('a'));
+        assert_eq!(tree.get(key), None);
         assert_eq!(tree.get_mut(key), None);
         assert_eq!(tree.give_back(key), None);
         assert!(tree.is_empty());

@@ -16,8 +16,7 @@ impl Allocator {
     pub fn export(&self, address: u64) -> Result<(SharedAllocation, u64), Error> {
         let inner = &*self.inner;
         let (live, real, shadow) = {
-            let mut slots = inner.slots();
-            let live = *slots.find(address)?;
+            let live = *inner.slots().find(address)?;
             (live, live.real(), live.shadow(inner.space))
         };
         let export = |memory: Memory| {

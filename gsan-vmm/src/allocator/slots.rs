@@ -142,16 +142,16 @@ impl Slots {
 
     /// The live allocation that contains `address`. The range behind its last byte, up to the
     /// unit of memory, is nobody's.
-    pub(super) fn find(&mut self, address: u64) -> Result<&Live, Error> {
+    pub(super) fn find(&self, address: u64) -> Result<&Live, Error> {
         self.find_place(address).map(|(_, live)| live)
     }
 
-    fn find_place(&mut self, address: u64) -> Result<(Place, &Live), Error> {
+    fn find_place(&self, address: u64) -> Result<(Place, &Live), Error> {
         let found = if self.space.is_managed(address) {
             match self.tree.find(address - self.space.real_base()) {
                 None => None,
-                Some((_, key)) => match self.tree.get_mut(key) {
-                    Some(Slot::Live(live)) => Some((Place::Tree(key), &*live)),
+                Some((_, key)) => match self.tree.get(key) {
+                    Some(Slot::Live(live)) => Some((Place::Tree(key), live)),
                     Some(Slot::Leaving) => return Err(Error::AlreadyFreed { address }),
                     _ => None,
                 },
@@ -168,7 +168,7 @@ impl Slots {
     /// The live allocation that starts at `address` and is what `given` says: where it is, and its
     /// device.
     pub(super) fn freeable(
-        &mut self,
+        &self,
         address: u64,
         given: Option<(u64, Device)>,
     ) -> Result<(Place, Device), Error> {
@@ -263,5 +263,127 @@ impl Slots {
             .chain(apart)
             .map(|(live, range)| (live.allocation.device, live.backing(space, range)))
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use gsan_core::address::Records;
+
+    use super::*;
+    use crate::backend::HandleKind;
+    use crate::backend::host::{HostBackend, HostOptions};
+    use crate::owned::Driver;
+
+    const UNIT: u64 = 2 << 20;
+    const GPU: Device = Device(0);
+
+    fn slots() -> Slots {
+        let space = AddressSpace::new(1 << 40, 1 << 40, Records::Four).unwrap();
+        Slots::new(space, UNIT).unwrap()
+    }
+
+    /// Memory of that size; its numbers are all that is needed here.
+    fn memory(bytes: u64) -> Memory {
+        let driver: Driver = Arc::new(HostBackend::new(HostOptions::default()).unwrap());
+        Memory::create(&driver, GPU, bytes, HandleKind::PosixFd).unwrap()
+    }
+
+    fn allocation(address: u64, bytes: u64) -> Allocation {
+        Allocation {
+            address,
+            bytes,
+            device: GPU,
+            managed: true,
+            imported: false,
+            write_once: false,
+        }
+    }
+
+    /// Makes an allocation of `bytes` bytes live, and returns its address.
+    fn allocate(slots: &mut Slots, bytes: u64) -> u64 {
+        let real = memory(bytes.next_multiple_of(UNIT));
+        let (block, key) = slots.take(real.bytes()).unwrap();
+        let address = slots.space.real_base() + block.offset;
+        let shadow = memory(4 * real.bytes());
+        let live = Live::new(allocation(address, bytes), [0; 16], real, Some(shadow));
+        slots.enter(Place::Tree(key), live, None);
+        address
+    }
+
+    fn free(slots: &mut Slots, address: u64) {
+        let (place, _) = slots.freeable(address, None).unwrap();
+        slots.leave(place, address, None).unwrap();
+        slots.vacate(place);
+    }
+
+    #[test]
+    fn what_was_freed_in_between_is_not_freed_again() {
+        let mut slots = slots();
+        let address = allocate(&mut slots, UNIT);
+        let (place, _) = slots.freeable(address, None).unwrap();
+        assert!(slots.leave(place, address, None).is_ok());
+        assert_eq!(
+            slots.leave(place, address, None).map(drop),
+            Err(Error::AlreadyFreed { address })
+        );
+        slots.vacate(place);
+        assert_eq!(
+            slots.leave(place, address, None).map(drop),
+            Err(Error::NotLive { address })
+        );
+        assert!(slots.is_empty());
+        assert_eq!(slots.usage(), Usage::default());
+    }
+
+    #[test]
+    fn what_took_its_place_in_between_is_not_freed_instead() {
+        let mut slots = slots();
+        let base = slots.space.real_base();
+        let [first, second, _] = [0, 1, 2].map(|_| allocate(&mut slots, UNIT));
+        let (place, _) = slots.freeable(second, None).unwrap();
+        free(&mut slots, first);
+        free(&mut slots, second);
+        // The fourth unit; the first two; the fifth, for which the range after it is split; and the
+        // seventh and eighth, in the node that the second unit had.
+        let units = [1, 2, 1, 2].map(|units| (allocate(&mut slots, units * UNIT) - base) / UNIT);
+        assert_eq!(units, [3, 0, 4, 6]);
+        assert_eq!(slots.freeable(base + 6 * UNIT, None), Ok((place, GPU)));
+        assert_eq!(
+            slots.leave(place, second, None).map(drop),
+            Err(Error::NotLive { address: second })
+        );
+        assert_eq!(slots.usage().live, 5);
+    }
+
+    #[test]
+    fn what_is_there_in_between_must_be_what_the_caller_believes() {
+        let mut slots = slots();
+        let [_, address] = [0, 1].map(|_| allocate(&mut slots, UNIT));
+        let given = Some((UNIT, GPU));
+        let (place, _) = slots.freeable(address, given).unwrap();
+        free(&mut slots, address);
+        assert_eq!(allocate(&mut slots, UNIT - 1), address);
+        let left = slots.leave(place, address, given).map(drop);
+        assert!(matches!(left, Err(Error::Mismatch { bytes, .. }) if bytes == UNIT - 1));
+        assert_eq!(slots.usage().live, 2);
+    }
+
+    #[test]
+    fn an_allocation_at_rest_knows_its_memory() {
+        let mut slots = slots();
+        let address = allocate(&mut slots, UNIT + 1);
+        let live = *slots.find(address + UNIT).unwrap();
+        assert_eq!(live.real().bytes(), 2 * UNIT);
+        let shadow = live.shadow(slots.space).unwrap();
+        assert_eq!(shadow.bytes(), 8 * UNIT);
+        let (place, device) = slots.freeable(address, Some((UNIT + 1, GPU))).unwrap();
+        assert_eq!(device, GPU);
+        assert_eq!(
+            slots.leave(place, address, None).unwrap().bytes(),
+            10 * UNIT
+        );
     }
 }

@@ -8,7 +8,7 @@ use super::slots::Place;
 use super::{Allocator, Inner};
 use crate::backend::{BackendError, Device};
 use crate::error::Error;
-use crate::owned::{Backing, Driver, Held, Memory};
+use crate::owned::{Backing, Held, Memory};
 use crate::share::{SharedMemory, SharedState};
 
 /// How many device ranks the runtime state has room for.
@@ -42,13 +42,14 @@ impl States {
         }
     }
 
-    /// Gives all of them back.
-    pub(super) fn close(&self, driver: &Driver) {
-        for state in self.lock().drain(..) {
-            if let State::Present { backing, .. } = state {
-                drop(Held::new(driver, backing));
-            }
-        }
+    /// Takes all of them out.
+    pub(super) fn drain(&self) -> Vec<Backing> {
+        let states = std::mem::take(&mut *self.lock());
+        let present = states.into_iter().filter_map(|state| match state {
+            State::Present { backing, .. } => Some(backing),
+            State::Empty | State::Busy => None,
+        });
+        present.collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<State>> {

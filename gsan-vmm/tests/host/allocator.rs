@@ -635,13 +635,7 @@ fn fabric_handles_are_demanded_or_done_without() {
 
 #[test]
 fn many_threads_allocate_and_free_at_once() {
-    let backend = Arc::new(Faulty::new(
-        HostBackend::new(HostOptions {
-            granularity: PAGE,
-            ..HostOptions::default()
-        })
-        .unwrap(),
-    ));
+    let backend = counted(1);
     let allocator = allocator(&backend, 1 << 30);
     std::thread::scope(|scope| {
         for thread in 0..4u64 {
@@ -674,17 +668,110 @@ fn many_threads_allocate_and_free_at_once() {
 
 #[test]
 fn what_is_live_at_the_end_is_given_back() {
-    let backend = Arc::new(Faulty::new(
-        HostBackend::new(HostOptions {
-            granularity: PAGE,
-            ..HostOptions::default()
-        })
-        .unwrap(),
-    ));
+    let backend = counted(1);
     let allocator = allocator(&backend, MIB);
     allocator.allocate(PAGE, GPU).unwrap();
     allocator.allocate(MIB, GPU).unwrap();
     allocator.create_state(DeviceRank(0), GPU, PAGE).unwrap();
     drop(allocator);
     backend.assert_nothing_left();
+}
+
+/// A backend of `devices` devices that keeps count.
+fn counted(devices: u32) -> Arc<Faulty<HostBackend>> {
+    let host = HostOptions {
+        devices,
+        granularity: PAGE,
+        ..HostOptions::default()
+    };
+    Arc::new(Faulty::new(HostBackend::new(host).unwrap()))
+}
+
+#[test]
+fn every_device_that_reaches_the_owner_gets_access_and_no_other() {
+    let backend = counted(3);
+    let [owner, peer, stranger] = [0, 1, 2].map(Device);
+    backend.cut_off(stranger, owner);
+    let (here, there) = (allocator(&backend, MIB), allocator(&backend, MIB));
+    let address = here.allocate(PAGE, owner).unwrap();
+    let state = here.create_state(DeviceRank(0), owner, PAGE).unwrap();
+    for address in [address, here.space().shadow(address), state] {
+        assert_eq!(backend.allowed(address), Some(vec![owner, peer]));
+    }
+    let shared = || here.export(address).unwrap().0;
+    let import = there.import(shared(), peer).unwrap();
+    for address in [import, there.space().shadow(import)] {
+        assert_eq!(backend.allowed(address), Some(vec![owner, peer]));
+    }
+    let unreachable = Error::Unreachable {
+        device: stranger,
+        owner,
+    };
+    assert_eq!(there.import(shared(), stranger), Err(unreachable.clone()));
+    let state = here.export_state(DeviceRank(0)).unwrap();
+    assert_eq!(there.import_state(state, stranger), Err(unreachable));
+    assert_eq!(there.usage().live, 1);
+    drop((here, there));
+    backend.assert_nothing_left();
+}
+
+#[test]
+fn of_several_threads_that_free_the_same_memory_one_does() {
+    let backend = counted(1);
+    let allocator = allocator(&backend, MIB);
+    // One with shadow; the other has no room for it.
+    for bytes in [PAGE, MIB] {
+        for _ in 0..100 {
+            let address = allocator.allocate(bytes, GPU).unwrap();
+            let start = std::sync::Barrier::new(3);
+            let free = || {
+                start.wait();
+                allocator.free(address, None, Stream::DEFAULT).is_ok()
+            };
+            let freed = std::thread::scope(|scope| {
+                let threads = [(); 3].map(|()| scope.spawn(free));
+                threads.map(|thread| thread.join().unwrap())
+            });
+            assert_eq!(freed.iter().filter(|&&freed| freed).count(), 1);
+        }
+    }
+    allocator.flush();
+    assert!(allocator.is_empty());
+    drop(allocator);
+    backend.assert_nothing_left();
+}
+
+#[test]
+fn a_fault_while_an_allocator_is_made_leaves_nothing_behind() {
+    for until in 0..3 {
+        let backend = counted(1);
+        backend.fail(until, 1);
+        let made = Allocator::new(Arc::clone(&backend) as Arc<dyn Backend>, options(MIB));
+        assert_eq!(made.is_ok(), until == 2, "two reservations are made");
+        backend.fail(0, 0);
+        drop(made);
+        backend.assert_nothing_left();
+    }
+}
+
+#[test]
+fn a_fault_while_an_allocator_ends_leaves_nothing_behind() {
+    for until in 0.. {
+        let backend = counted(1);
+        let allocator = allocator(&backend, MIB);
+        allocator.allocate(PAGE, GPU).unwrap();
+        allocator.allocate(MIB, GPU).unwrap();
+        allocator.create_state(DeviceRank(0), GPU, PAGE).unwrap();
+        let before = backend.calls();
+        backend.fail(until, 1);
+        drop(allocator);
+        let calls = backend.calls() - before;
+        backend.assert_nothing_left();
+        if calls <= until {
+            // The device is waited for. Four pieces of memory (real and shadow, real alone, a
+            // state) are unmapped and released, and three reservations end.
+            assert_eq!(calls, 1 + 2 * 4 + 3);
+            break;
+        }
+    }
 }

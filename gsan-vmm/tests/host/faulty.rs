@@ -24,6 +24,10 @@ struct State {
     memory: BTreeSet<MemoryId>,
     mappings: BTreeMap<u64, u64>,
     fences: BTreeSet<FenceId>,
+    /// Who may access a mapping.
+    allowed: BTreeMap<u64, Vec<Device>>,
+    /// Devices that do not reach others: from, owner.
+    cut_off: BTreeSet<(Device, Device)>,
 }
 
 impl<B: Backend> Faulty<B> {
@@ -38,6 +42,16 @@ impl<B: Backend> Faulty<B> {
     pub(crate) fn fail(&self, until: u64, faults: u64) {
         let mut state = self.state();
         (state.until, state.faults) = (until, faults);
+    }
+
+    /// Cuts the link by which `from` reaches the memory of `owner`.
+    pub(crate) fn cut_off(&self, from: Device, owner: Device) {
+        self.state().cut_off.insert((from, owner));
+    }
+
+    /// Who may access what is mapped at `address`.
+    pub(crate) fn allowed(&self, address: u64) -> Option<Vec<Device>> {
+        self.state().allowed.get(&address).cloned()
     }
 
     /// How many calls were made that can fail.
@@ -103,7 +117,8 @@ impl<B: Backend> Backend for Faulty<B> {
     }
 
     fn reaches(&self, from: Device, owner: Device) -> bool {
-        self.inner.reaches(from, owner)
+        let cut_off = self.state().cut_off.contains(&(from, owner));
+        !cut_off && self.inner.reaches(from, owner)
     }
 
     fn free_memory(&self, device: Device) -> Result<FreeMemory> {
@@ -147,13 +162,18 @@ impl<B: Backend> Backend for Faulty<B> {
 
     fn unmap(&self, address: u64, bytes: u64) -> Result<()> {
         self.fault("unmap")?;
-        assert_eq!(self.state().mappings.remove(&address), Some(bytes));
+        let mut state = self.state();
+        assert_eq!(state.mappings.remove(&address), Some(bytes));
+        state.allowed.remove(&address);
+        drop(state);
         self.inner.unmap(address, bytes)
     }
 
     fn allow(&self, address: u64, bytes: u64, devices: &[Device]) -> Result<()> {
         self.fault("allow")?;
-        self.inner.allow(address, bytes, devices)
+        self.inner.allow(address, bytes, devices)?;
+        self.state().allowed.insert(address, devices.to_vec());
+        Ok(())
     }
 
     fn export(&self, memory: MemoryId, kind: HandleKind) -> Result<SharedHandle> {
