@@ -2,6 +2,7 @@
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
+use std::collections::binary_heap::PeekMut;
 use std::collections::{BinaryHeap, VecDeque};
 
 /// How turns are given.
@@ -62,6 +63,9 @@ pub(super) enum Scheduler {
 pub(super) struct Pct {
     /// Highest priority first.
     ready: BinaryHeap<(u64, Handle)>,
+    /// The thread that had its turn last, if it is ready. Mostly it goes on, and is not worth a
+    /// place in the heap.
+    last: Option<(u64, Handle)>,
     rng: Xoshiro256PlusPlus,
     /// Priorities of resident threads, by CTA and thread.
     priorities: Vec<Vec<u64>>,
@@ -89,6 +93,7 @@ impl Scheduler {
                 let until_change = below(&mut rng, 2 * distance);
                 Scheduler::Pct(Box::new(Pct {
                     ready: BinaryHeap::new(),
+                    last: None,
                     rng,
                     priorities: Vec::new(),
                     lowest: u64::MAX / 2,
@@ -147,8 +152,12 @@ impl Scheduler {
                 pct.lowest -= 1;
                 pct.priorities[handle.cta as usize][handle.thread as usize] = pct.lowest;
             }
+            let priority = pct.priorities[handle.cta as usize][handle.thread as usize];
+            let before = pct.last.replace((priority, handle));
+            pct.ready.extend(before);
+        } else {
+            self.ready(handle);
         }
-        self.ready(handle);
     }
 
     /// Takes the thread whose turn it is.
@@ -162,7 +171,16 @@ impl Scheduler {
                 let index = below(rng, ready.len() as u64) as usize;
                 Some(ready.swap_remove(index))
             }
-            Scheduler::Pct(pct) => pct.ready.pop().map(|(_, handle)| handle),
+            Scheduler::Pct(pct) => {
+                let next = match (pct.last.take(), pct.ready.peek_mut()) {
+                    (Some(last), Some(mut first)) if last < *first => {
+                        Some(std::mem::replace(&mut *first, last))
+                    }
+                    (None, Some(first)) => Some(PeekMut::pop(first)),
+                    (last, _) => last,
+                };
+                next.map(|(_, handle)| handle)
+            }
         }
     }
 
@@ -171,7 +189,7 @@ impl Scheduler {
         match self {
             Scheduler::RoundRobin(queue) => queue.len(),
             Scheduler::Random { ready, .. } => ready.len(),
-            Scheduler::Pct(pct) => pct.ready.len(),
+            Scheduler::Pct(pct) => pct.ready.len() + usize::from(pct.last.is_some()),
         }
     }
 }
