@@ -71,10 +71,19 @@ struct Allocation {
     read_only: bool,
 }
 
+impl Allocation {
+    fn end(&self) -> u64 {
+        self.start + self.bytes
+    }
+}
+
 /// Buffers and their contents before the first launch. Only bytes that were written take memory.
 #[derive(Clone, Debug, Default)]
 pub struct Image {
+    /// By ascending address.
     allocations: Vec<Allocation>,
+    /// Where the next buffer goes at the earliest.
+    next: u64,
     pages: Pages,
 }
 
@@ -83,24 +92,82 @@ pub struct Image {
 #[error("a buffer of {0} bytes does not fit: all buffers together have at most 16 TiB")]
 pub struct OutOfAddresses(pub u64);
 
+/// Addresses at which there can be no buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no room for a buffer of {bytes} bytes at {address:#x}: {why}")]
+pub struct BadPlace {
+    /// The first byte.
+    pub address: u64,
+    /// How many bytes.
+    pub bytes: u64,
+    /// What is there.
+    pub why: &'static str,
+}
+
 impl Image {
     /// Allocates a buffer of zeros, aligned to 256 bytes, and returns its address.
     ///
     /// # Errors
     /// All buffers together may have at most 16 TiB, gaps included.
     pub fn allocate(&mut self, bytes: u64) -> Result<u64, OutOfAddresses> {
-        let start = self.allocations.last().map_or(BUFFERS, |last| {
-            (last.start + last.bytes + GUARD).next_multiple_of(ALIGNMENT)
-        });
-        if bytes > BUFFER_SPACE || start + bytes > BUFFERS + BUFFER_SPACE {
+        if bytes > BUFFER_SPACE {
             return Err(OutOfAddresses(bytes));
         }
-        self.allocations.push(Allocation {
+        let mut start = self.next.max(BUFFERS);
+        let behind = |end: u64| (end + GUARD).next_multiple_of(ALIGNMENT);
+        let first = self
+            .allocations
+            .partition_point(|a| a.end() + GUARD <= start);
+        for placed in &self.allocations[first..] {
+            if start + bytes + GUARD > placed.start {
+                start = behind(placed.end());
+            }
+        }
+        if start + bytes > BUFFERS + BUFFER_SPACE {
+            return Err(OutOfAddresses(bytes));
+        }
+        self.insert(start, bytes);
+        self.next = behind(start + bytes);
+        Ok(start)
+    }
+
+    /// Makes a buffer of zeros where the program expects one. Buffers that were placed come
+    /// before those that are allocated.
+    ///
+    /// # Errors
+    /// Buffers do not overlap, and lie below 0x7000_0000_0000, but not at 0.
+    pub fn place(&mut self, address: u64, bytes: u64) -> Result<(), BadPlace> {
+        let end = address.checked_add(bytes).filter(|&end| end <= DATA);
+        let why = match end {
+            _ if address == 0 => "null is no address of anything",
+            None => "buffers lie below 0x700000000000",
+            Some(end) => {
+                let taken = self
+                    .allocations
+                    .iter()
+                    .any(|other| address < other.end() && other.start < end);
+                if !taken {
+                    self.insert(address, bytes);
+                    return Ok(());
+                }
+                "there is another buffer"
+            }
+        };
+        Err(BadPlace {
+            address,
+            bytes,
+            why,
+        })
+    }
+
+    fn insert(&mut self, start: u64, bytes: u64) {
+        let index = self.allocations.partition_point(|a| a.start <= start);
+        let allocation = Allocation {
             start,
             bytes,
             read_only: false,
-        });
-        Ok(start)
+        };
+        self.allocations.insert(index, allocation);
     }
 
     /// Reads initial contents; bytes outside buffers are 0 unless they were written.
@@ -291,6 +358,38 @@ mod tests {
         assert_eq!(image.allocate(1 << 45), Err(OutOfAddresses(1 << 45)));
         image.allocate(1 << 43).unwrap();
         assert_eq!(image.allocate(1 << 43), Err(OutOfAddresses(1 << 43)));
+    }
+
+    #[test]
+    fn buffers_are_placed_where_they_are_wanted() {
+        let mut image = Image::default();
+        image.place(BUFFERS + (1 << 20), 4096).unwrap();
+        image.place(0x2000, 8).unwrap();
+        // It fits before the placed one, the next one does not.
+        assert_eq!(image.allocate(4096), Ok(BUFFERS));
+        assert_eq!(
+            image.allocate(1 << 20),
+            Ok(BUFFERS + (1 << 20) + 4096 + GUARD)
+        );
+        image.write(0x2004, &[7]);
+        let mut memory = memory(&image);
+        assert_eq!(memory.check(0x2000, 8, true), Ok(()));
+        assert_eq!(memory.check(BUFFERS + (1 << 20) + 4092, 4, true), Ok(()));
+        let mut byte = [0];
+        memory.read(0x2004, &mut byte);
+        assert_eq!(byte, [7]);
+        for (address, bytes, why) in [
+            (0, 8, "null is no address of anything"),
+            (0x2004, 8, "there is another buffer"),
+            (DATA - 4, 8, "buffers lie below 0x700000000000"),
+            (u64::MAX, 8, "buffers lie below 0x700000000000"),
+        ] {
+            let error = image.place(address, bytes).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                format!("there is no room for a buffer of {bytes} bytes at {address:#x}: {why}")
+            );
+        }
     }
 
     #[test]
