@@ -27,6 +27,9 @@ pub(crate) struct Token<'a> {
     pub(crate) kind: Kind,
     pub(crate) text: &'a str,
     pub(crate) span: Span,
+    /// The piece of inline assembly it belongs to, counted from 1; 0 outside. Compilers put
+    /// comments around each.
+    pub(crate) assembly: u32,
 }
 
 impl Token<'_> {
@@ -56,6 +59,8 @@ pub(crate) fn tokens<'a>(source: &Source<'a>) -> Result<Vec<Token<'a>>, Box<Diag
         source,
         rest: source.text,
         position: Position { line: 1, column: 1 },
+        pieces: 0,
+        inside: false,
     };
     let mut tokens = Vec::new();
     loop {
@@ -71,6 +76,9 @@ struct Lexer<'s, 'a> {
     source: &'s Source<'a>,
     rest: &'a str,
     position: Position,
+    /// Pieces of inline assembly so far, and whether the last one has not ended.
+    pieces: u32,
+    inside: bool,
 }
 
 fn follows(c: char) -> bool {
@@ -115,7 +123,14 @@ impl<'a> Lexer<'_, 'a> {
             // A `#` line is left by a preprocessor; ptxas skips it too.
             if self.rest.starts_with("//") || self.rest.starts_with('#') && self.at_line_start() {
                 let line = prefix(self.rest, |c| c != '\n');
-                self.advance(line);
+                match self.advance(line).trim_end() {
+                    "// begin inline asm" => {
+                        self.pieces = self.pieces.saturating_add(1);
+                        self.inside = true;
+                    }
+                    "// end inline asm" => self.inside = false,
+                    _ => {}
+                }
             } else if self.rest.starts_with("/*") {
                 let start = self.here();
                 let Some(end) = self.rest[2..].find("*/") else {
@@ -143,6 +158,7 @@ impl<'a> Lexer<'_, 'a> {
     fn next(&mut self) -> Result<Token<'a>, Box<Diagnostic>> {
         self.skip_blanks()?;
         let start = self.position;
+        let assembly = if self.inside { self.pieces } else { 0 };
         let (kind, bytes) = self.scan()?;
         let text = self.advance(bytes);
         Ok(Token {
@@ -152,6 +168,7 @@ impl<'a> Lexer<'_, 'a> {
                 start,
                 end: self.position,
             },
+            assembly,
         })
     }
 

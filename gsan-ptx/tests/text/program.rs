@@ -443,3 +443,36 @@ fn places_are_lines_of_the_file_and_of_the_source() {
     );
     assert_eq!(program.files, ["a.cu", "b.cu"]);
 }
+
+/// LLVM numbers the lines of inline assembly on from the line of its source.
+#[test]
+fn inline_assembly_is_on_the_line_it_begins_on() {
+    let program = kernel(
+        ".file 1 \"a.py\"",
+        ".loc 1 20 5\nadd.s32 %r1, %r1, 1;\n\
+         // begin inline asm\n.loc 1 22 9\nmov.u32 %r1, 0x0;\n\
+         {\n.loc 1 23 9\nmov.u32 %r2, 0x0;\n}\n.loc 1 24 9\nld.global.b32 %r1, [%rd1];\n\
+         // end inline asm\n\
+         add.s32 %r1, %r1, 2;\n\
+         // begin inline asm\n.loc 1 22 30\nmov.u32 %r3, 0x0;\n.loc 1 23 30\nmov.u32 %r3, 1;\n\
+         // end inline asm\n\
+         .loc 1 25 1\nadd.s32 %r1, %r1, 3;\n.loc 1 26 1\nret;\n",
+    );
+    let lines: Vec<(u32, u32)> = (program.places.iter())
+        .map(|place| (place.line, place.column))
+        .collect();
+    assert_eq!(
+        lines[..9],
+        [
+            (20, 5),
+            (22, 9),
+            (22, 9),
+            (22, 9),
+            (22, 9),
+            (22, 30),
+            (22, 30),
+            (25, 1),
+            (26, 1)
+        ]
+    );
+}

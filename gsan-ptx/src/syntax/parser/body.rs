@@ -36,7 +36,11 @@ impl Parser<'_, '_> {
                         .error(open, "this block is never closed")
                         .with_help("close it with `}`"));
                 }
-                statements.push(p.statement()?);
+                if p.is(".loc") {
+                    statements.extend(p.location()?.map(Statement::Location));
+                } else {
+                    statements.push(p.statement()?);
+                }
             }
             Ok(statements)
         })?;
@@ -55,7 +59,6 @@ impl Parser<'_, '_> {
             Kind::Punctuation if token.text == "{" => self.block().map(Statement::Block),
             Kind::Dotted => match token.text {
                 ".reg" => self.registers().map(Statement::Registers),
-                ".loc" => self.location().map(Statement::Location),
                 ".file" => self.source_file().map(Statement::File),
                 ".pragma" => self.pragma().map(Statement::Pragma),
                 ".branchtargets" | ".calltargets" | ".callprototype" => Err(self
@@ -125,8 +128,12 @@ impl Parser<'_, '_> {
     }
 
     /// `.loc 1 2 3 [, function_name label [+ offset], inlined_at 1 2 3]`
-    fn location(&mut self) -> Result<Location> {
-        self.bump();
+    ///
+    /// Inside inline assembly LLVM counts on with the lines of the assembly's text and writes a
+    /// `.loc` for each. Only the first is a line of the source; `None` for the others.
+    fn location(&mut self) -> Result<Option<Location>> {
+        let assembly = self.bump().assembly;
+        let counted = assembly != 0 && std::mem::replace(&mut self.located, assembly) == assembly;
         let place = self.place()?;
         let inlined = if self.eat(",") {
             self.keyword("function_name")?;
@@ -145,7 +152,7 @@ impl Parser<'_, '_> {
         } else {
             None
         };
-        Ok(Location { place, inlined })
+        Ok((!counted).then_some(Location { place, inlined }))
     }
 
     fn keyword(&mut self, word: &str) -> Result<()> {

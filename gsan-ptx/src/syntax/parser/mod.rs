@@ -26,6 +26,7 @@ pub fn parse(source: &Source<'_>) -> Result<Module> {
         tokens: lexer::tokens(source)?,
         at: 0,
         nesting: 0,
+        located: 0,
     };
     parser.module()
 }
@@ -36,6 +37,8 @@ struct Parser<'s, 'a> {
     tokens: Vec<Token<'a>>,
     at: usize,
     nesting: u32,
+    /// The last piece of inline assembly that had a `.loc`.
+    located: u32,
 }
 
 const ITEMS: &[&str] = &[
