@@ -6,7 +6,7 @@ use gsan_report::model::{self, FaultKind, Replay};
 
 use super::Error;
 use super::prepare::Prepared;
-use crate::exec::fault::{self, Finding, Wait, Waiting};
+use crate::exec::fault::{self, Finding, MbarrierMisuse, Wait, Waiting};
 use crate::program::ir::MemorySpace;
 
 /// Why a run ended early, as a fault of a report.
@@ -59,7 +59,11 @@ fn kind(kind: &fault::FaultKind) -> FaultKind {
             FaultKind::OutOfBounds
         }
         Found::Misaligned { .. } => FaultKind::Misaligned,
-        Found::UninitialisedShared { .. } => FaultKind::Uninitialised,
+        Found::UninitialisedShared { .. }
+        | Found::Mbarrier {
+            misuse: MbarrierMisuse::Missing,
+            ..
+        } => FaultKind::Uninitialised,
         Found::DivisionByZero => FaultKind::DivisionByZero,
         Found::Trap | Found::Breakpoint => FaultKind::Trap,
         Found::Assert { .. } => FaultKind::Assertion,
@@ -70,13 +74,15 @@ fn kind(kind: &fault::FaultKind) -> FaultKind {
         | Found::BranchIndex { .. }
         | Found::BadCallee(_)
         | Found::CopySize { .. }
+        | Found::Mbarrier { .. }
+        | Found::MbarrierSpace { .. }
         | Found::Format(_) => FaultKind::InvalidOperand,
     }
 }
 
 /// The bytes that a fault is about, where they are in memory that reports know.
 fn range(fault: &fault::Fault, prepared: &Prepared) -> Option<model::Range> {
-    use fault::FaultKind::{Misaligned, OutOfBounds, ReadOnly, UninitialisedShared};
+    use fault::FaultKind::{Mbarrier, Misaligned, OutOfBounds, ReadOnly, UninitialisedShared};
     let shared = Space::Shared(fault.thread.cta);
     let space = |space| match space {
         MemorySpace::Generic | MemorySpace::Global => Some(Space::Global),
@@ -98,6 +104,7 @@ fn range(fault: &fault::Fault, prepared: &Prepared) -> Option<model::Range> {
         } => (space(of)?, address, alignment),
         ReadOnly { address, bytes } => (Space::Global, address, bytes),
         UninitialisedShared { offset, bytes } => (shared, offset, bytes),
+        Mbarrier { offset, .. } => (shared, offset, 8),
         _ => return None,
     };
     Some(prepared.names.range(space, address, bytes.into()))
@@ -137,6 +144,24 @@ fn what(wait: Wait, prepared: &Prepared) -> String {
         }
         Wait::Cluster { arrived, needed } => {
             format!("the barrier of its cluster ({arrived} of {needed} threads arrived)")
+        }
+        Wait::Mbarrier {
+            offset,
+            phase,
+            pending,
+            expected,
+            transactions,
+        } => {
+            let arrived = expected.saturating_sub(pending);
+            let transactions = match transactions {
+                0 => String::new(),
+                1 => ", 1 transaction pending".to_owned(),
+                more => format!(", {more} transactions pending"),
+            };
+            format!(
+                "phase {phase} of the mbarrier at {offset:#x} in shared memory \
+                 ({arrived} of {expected} arrivals{transactions})"
+            )
         }
         Wait::GridDependency => "the launch before its own".to_owned(),
         Wait::Polling {

@@ -5,7 +5,7 @@ use crate::exec::fault::{Fault, FaultKind};
 use crate::exec::interpret::{Runner, Stop};
 use crate::exec::memory::{Refusal, from_generic};
 use crate::exec::printf::{Answer, Request};
-use crate::exec::thread::site;
+use crate::exec::thread::{Polled, site};
 use crate::program::ir::{Address, MemoryAccess, MemorySpace};
 use crate::program::operand::{Operand, Operands, Regs};
 use gsan_core::event::{Access, Action, Completion, Detector, Event, Proxy, Range, Space};
@@ -18,18 +18,38 @@ const LONGEST_STRING: u64 = 1 << 16;
 /// Bytes that exist, and where.
 #[derive(Clone, Copy)]
 pub(super) struct Target {
-    space: MemorySpace,
-    address: u64,
+    pub(super) space: MemorySpace,
+    pub(super) address: u64,
 }
 
 impl<D: Detector> Runner<'_, '_, '_, D> {
-    fn address(&self, address: Address) -> u64 {
+    pub(super) fn address(&self, address: Address) -> u64 {
         self.value(address.base).wrapping_add(address.offset as u64)
     }
 
-    /// Checks an access of `bytes` bytes that must be aligned to `alignment`.
+    /// Checks an access of `bytes` bytes that must be aligned to `alignment`, and is no mbarrier
+    /// operation.
     #[inline]
     pub(super) fn target(
+        &mut self,
+        space: MemorySpace,
+        address: u64,
+        bytes: u32,
+        alignment: u32,
+        write: bool,
+    ) -> Result<Target, FaultKind> {
+        let target = self.locate(space, address, bytes, alignment, write)?;
+        if write && target.space == MemorySpace::Shared {
+            self.shared
+                .mbarriers
+                .check_overwrite(target.address, bytes.into())?;
+        }
+        Ok(target)
+    }
+
+    /// Checks that bytes exist and are aligned to `alignment`.
+    #[inline]
+    pub(super) fn locate(
         &mut self,
         space: MemorySpace,
         address: u64,
@@ -94,7 +114,7 @@ impl<D: Detector> Runner<'_, '_, '_, D> {
 
     /// Tells the detector of an access.
     #[inline]
-    fn tell(
+    pub(super) fn tell(
         &mut self,
         target: Target,
         bytes: u32,
@@ -165,23 +185,23 @@ impl<D: Detector> Runner<'_, '_, '_, D> {
     #[inline]
     fn write(&mut self, target: Target, bytes: &[u8], old: &[u8]) {
         let start = target.address as usize;
-        let shared = match target.space {
+        match target.space {
             MemorySpace::Local => {
                 self.thread.local[start..start + bytes.len()].copy_from_slice(bytes);
-                self.thread.spin.read(target.address, digest(bytes), false);
+                self.thread
+                    .spin
+                    .read(target.address, digest(bytes), Polled::Global);
                 return;
             }
             MemorySpace::Shared => {
                 self.shared.write(target.address, bytes);
-                true
             }
-            _ => {
-                self.env.memory.write(target.address, bytes);
-                false
-            }
-        };
+            _ => self.env.memory.write(target.address, bytes),
+        }
         if bytes == old {
-            self.thread.spin.read(target.address, digest(bytes), shared);
+            self.thread
+                .spin
+                .read(target.address, digest(bytes), target.space.into());
         } else {
             self.thread.spin.change();
             self.env.generation += 1;
@@ -234,10 +254,9 @@ impl<D: Detector> Runner<'_, '_, '_, D> {
             self.read(target, &mut bytes[..size]);
             let value = u128::from_le_bytes(bytes);
             if matches!(target.space, MemorySpace::Global | MemorySpace::Shared) {
-                let shared = target.space == MemorySpace::Shared;
                 self.thread
                     .spin
-                    .read(target.address, digest(&bytes[..size]), shared);
+                    .read(target.address, digest(&bytes[..size]), target.space.into());
             }
             match *registers {
                 [low, high] => {
@@ -363,10 +382,9 @@ impl<D: Detector> Runner<'_, '_, '_, D> {
             };
             self.tell(target, size as u32, action, access.order, access.scope)?;
             if action == Action::FailedRmw {
-                let shared = target.space == MemorySpace::Shared;
                 self.thread
                     .spin
-                    .read(target.address, digest(&bytes[..size]), shared);
+                    .read(target.address, digest(&bytes[..size]), target.space.into());
             } else {
                 self.write(target, &new.to_le_bytes()[..size], &bytes[..size]);
             }
@@ -452,6 +470,7 @@ impl<D: Detector> Runner<'_, '_, '_, D> {
     pub(super) fn wait_group(&mut self, newest: usize) -> Result<(), Stop> {
         while self.thread.copies.groups.len() > newest {
             for id in self.thread.copies.groups.pop_front().into_iter().flatten() {
+                self.thread.copies.done.push(id);
                 self.env.detector.on(&Event::AsyncWait {
                     thread: self.thread.id,
                     id,
@@ -468,11 +487,9 @@ impl<D: Detector> Runner<'_, '_, '_, D> {
         self.tell(row, 16, Action::Read, Order::Weak, Scope::Cta)?;
         let mut bytes = [0; 16];
         self.read(row, &mut bytes);
-        self.thread.spin.read(
-            row.address,
-            digest(&bytes),
-            row.space == MemorySpace::Shared,
-        );
+        self.thread
+            .spin
+            .read(row.address, digest(&bytes), row.space.into());
         Ok(bytes)
     }
 

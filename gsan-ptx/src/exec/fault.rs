@@ -145,9 +145,67 @@ pub enum FaultKind {
         /// Bytes written.
         bytes: u32,
     },
+    /// An mbarrier object used as it may not be.
+    #[error("mbarrier at {offset:#x} in shared memory: {misuse}")]
+    Mbarrier {
+        /// The offset of the object in the CTA's shared memory.
+        offset: u64,
+        /// What is wrong.
+        misuse: MbarrierMisuse,
+    },
+    /// An mbarrier operation outside shared memory.
+    #[error("an mbarrier lies in shared memory, but {address:#x} is an address of {} memory", space_name(*.space))]
+    MbarrierSpace {
+        /// The space the address is in.
+        space: MemorySpace,
+        /// The address in it.
+        address: u64,
+    },
     /// A string in memory that never ends, or a format that is malformed.
     #[error("printf format {0}")]
     Format(&'static str),
+}
+
+/// How an mbarrier object was used as it may not be (PTX ISA, "mbarrier").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MbarrierMisuse {
+    /// There is none.
+    #[error("there is none: no `mbarrier.init` came before, or `mbarrier.inval` did")]
+    Missing,
+    /// `mbarrier.init` of an object that is in use.
+    #[error("`mbarrier.init` without `mbarrier.inval` of the one that is there")]
+    InitialisedAgain,
+    /// Another instruction writes to the object.
+    #[error("a write that is no mbarrier operation; `mbarrier.inval` it first")]
+    Overwritten,
+    /// A count of arrivals that cannot be.
+    #[error("a count of {0} arrivals; it must be 1 to 1048575")]
+    Count(u64),
+    /// More arrivals than the running phase still waits for.
+    #[error("an arrival that counts for {count} at a phase that waits for {pending} more")]
+    TooManyArrivals {
+        /// The arrivals.
+        count: u64,
+        /// What the phase still waits for.
+        pending: u32,
+    },
+    /// `.noComplete` completes the phase.
+    #[error("an arrival with `.noComplete` completes the phase")]
+    Completes,
+    /// More transactions than an object can count.
+    #[error("{0} pending transactions; there can be at most 1048575")]
+    Transactions(i64),
+    /// A parity that is none.
+    #[error("a wait for parity {0}; a parity is 0 or 1")]
+    Parity(u64),
+    /// A state of another object.
+    #[error("a wait with the state of an arrival at another mbarrier")]
+    ForeignState,
+    /// A state of an earlier phase than the last one that completed.
+    #[error(
+        "a wait with a state that is too old; it must come from the running phase or the one before"
+    )]
+    OldState,
 }
 
 /// What a thread was doing when the run ended.
@@ -189,6 +247,19 @@ pub enum Wait {
     },
     /// The launch before its own (`griddepcontrol.wait`).
     GridDependency,
+    /// An mbarrier, in a loop that keeps testing it.
+    Mbarrier {
+        /// Its offset in shared memory.
+        offset: u64,
+        /// The phase that does not complete; the first is 0.
+        phase: u64,
+        /// Arrivals that it still waits for.
+        pending: u32,
+        /// Arrivals that it needs.
+        expected: u32,
+        /// Transactions that it waits for.
+        transactions: i32,
+    },
     /// A loop that keeps reading the same values.
     Polling {
         /// The address it read last, and its space.

@@ -5,6 +5,7 @@ use crate::exec::cta::CtaState;
 use crate::exec::fault::Fault;
 use crate::exec::fault::FaultKind;
 use crate::exec::launch::Launch;
+use crate::exec::mbarrier::pending_count;
 use crate::exec::memory::{Memory, from_generic, function_address, to_generic};
 use crate::exec::printf;
 use crate::exec::shared::Shared;
@@ -443,6 +444,15 @@ impl<'r, 'a, 'd, D: Detector> Runner<'r, 'a, 'd, D> {
                     source_bytes,
                     ignore_source,
                 } => self.copy_async(to, from, bytes, source_bytes, ignore_source)?,
+                Op::Mbarrier {
+                    action,
+                    address,
+                    space,
+                } => self.mbarrier(action, address, space)?,
+                Op::PendingCount { dst, state } => {
+                    let count = pending_count(self.value(state));
+                    self.set(dst, count);
+                }
                 Op::CommitGroup => self.commit_group(),
                 Op::WaitGroup(newest) => self.wait_group(newest as usize)?,
                 Op::WaitAll => {
@@ -677,6 +687,7 @@ fn is_visible(op: &Op) -> bool {
         | Op::ClusterBarrier { .. }
         | Op::Collective { .. }
         | Op::CopyAsync { .. }
+        | Op::Mbarrier { .. }
         | Op::WaitGroup(_)
         | Op::WaitAll
         | Op::LaunchDependents

@@ -5,9 +5,10 @@ use crate::exec::cta::CtaState;
 use crate::exec::fault::{Fault, Finding, Wait, Waiting};
 use crate::exec::interpret::{CtaInfo, Env, Step, Stop, turn};
 use crate::exec::launch::Launch;
+use crate::exec::mbarrier::Mbarriers;
 use crate::exec::memory::Memory;
 use crate::exec::schedule::{Handle, Schedule, Scheduler, TurnEnd};
-use crate::exec::thread::{Status, site};
+use crate::exec::thread::{Polled, Spin, Status, site};
 use crate::exec::warp::{self, Blame};
 use crate::exec::watch::Watch;
 use crate::exec::{Outcome, Setup};
@@ -443,10 +444,9 @@ impl<'a, 'd, D: Detector> Machine<'a, 'd, D> {
                         missing: lanes.live & !lanes.aligned,
                     },
                     Status::Grid => Wait::GridDependency,
-                    Status::Ready if thread.spin.is_polling() => Wait::Polling {
-                        address: thread.spin.address,
-                        shared: thread.spin.shared,
-                    },
+                    Status::Ready if thread.spin.is_polling() => {
+                        polling(&thread.spin, &cta.shared.mbarriers)
+                    }
                     Status::Ready => Wait::Running,
                 };
                 waiting.push(Waiting {
@@ -458,6 +458,17 @@ impl<'a, 'd, D: Detector> Machine<'a, 'd, D> {
         }
         waiting
     }
+}
+
+fn polling(spin: &Spin, mbarriers: &Mbarriers) -> Wait {
+    match spin.polled {
+        Polled::Mbarrier => mbarriers.wait(spin.address),
+        _ => None,
+    }
+    .unwrap_or(Wait::Polling {
+        address: spin.address,
+        shared: spin.polled != Polled::Global,
+    })
 }
 
 fn blame<T>(cta: &CtaState<'_>, result: Blame<T>) -> Result<T, Finding> {

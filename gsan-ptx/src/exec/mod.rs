@@ -19,6 +19,7 @@ mod interpret;
 pub mod launch;
 mod machine;
 mod matrix;
+mod mbarrier;
 pub mod memory;
 mod pages;
 mod printf;

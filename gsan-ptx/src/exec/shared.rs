@@ -1,11 +1,14 @@
 //! The shared memory of one CTA.
 
-/// Bytes, and which of them were ever written.
+use crate::exec::mbarrier::Mbarriers;
+
+/// Bytes, which of them were ever written, and where mbarriers are.
 #[derive(Clone, Debug)]
 pub(super) struct Shared {
     bytes: Vec<u8>,
     /// One bit for each byte.
     written: Vec<u64>,
+    pub(super) mbarriers: Mbarriers,
 }
 
 impl Shared {
@@ -13,6 +16,7 @@ impl Shared {
         Shared {
             bytes: vec![0; bytes as usize],
             written: vec![0; (bytes as usize).div_ceil(64)],
+            mbarriers: Mbarriers::default(),
         }
     }
 

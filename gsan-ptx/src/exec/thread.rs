@@ -1,5 +1,6 @@
 //! One GPU thread: registers, call frames, local memory, and what it waits for.
 
+use crate::program::ir::MemorySpace;
 use gsan_core::ids::{AsyncId, SiteId, Thread};
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
@@ -58,13 +59,23 @@ pub(super) struct ThreadState {
     pub(super) patience: u32,
 }
 
-/// Asynchronous copies of a thread that it has not waited for.
+/// Asynchronous copies of a thread.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Copies {
     /// Not yet in a group.
     pub(super) open: Vec<AsyncId>,
     /// Groups, oldest first.
     pub(super) groups: VecDeque<Vec<AsyncId>>,
+    /// Those it did wait for: an mbarrier it names afterwards tells others of these too.
+    pub(super) done: Vec<AsyncId>,
+}
+
+impl Copies {
+    /// All of them.
+    pub(super) fn all(&self) -> impl Iterator<Item = AsyncId> {
+        let groups = self.groups.iter().flatten();
+        self.open.iter().chain(groups).chain(&self.done).copied()
+    }
 }
 
 /// Whether the thread goes round a loop in which it only reads, and reads the same.
@@ -84,13 +95,34 @@ pub(super) struct Spin {
     changed: bool,
     /// The last address read, for the report.
     pub(super) address: u64,
-    pub(super) shared: bool,
+    pub(super) polled: Polled,
     /// The thread's own state at the end of the last round that was alike, and the state of
     /// memory then.
     state: u64,
     generation: u64,
     /// Rounds in a row in which neither changed.
     fixed: u32,
+}
+
+/// What lies at an address that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(super) enum Polled {
+    /// Global memory, or the thread's own.
+    #[default]
+    Global,
+    /// Shared memory.
+    Shared,
+    /// An mbarrier in shared memory.
+    Mbarrier,
+}
+
+impl From<MemorySpace> for Polled {
+    fn from(space: MemorySpace) -> Polled {
+        match space {
+            MemorySpace::Shared => Polled::Shared,
+            _ => Polled::Global,
+        }
+    }
 }
 
 /// What a round of a loop was like.
@@ -108,12 +140,12 @@ const FIXED_ROUNDS: u32 = 2;
 impl Spin {
     /// The thread read `value`, or wrote it where it already was.
     #[inline]
-    pub(super) fn read(&mut self, address: u64, value: u64, shared: bool) {
+    pub(super) fn read(&mut self, address: u64, value: u64, polled: Polled) {
         self.digest = (self.digest.rotate_left(5) ^ address ^ value.rotate_left(32))
             .wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.reads += 1;
         self.address = address;
-        self.shared = shared;
+        self.polled = polled;
     }
 
     /// The thread changed memory.

@@ -466,9 +466,8 @@ impl<'a> Decoder<'_, '_, 'a> {
             }
             return Err(self.unsupported());
         }
-        if self.flag("mbarrier_init") {
-            return Err(self.unsupported());
-        }
+        // A release of the thread's `mbarrier.init` only; that of everything contains it.
+        self.flag("mbarrier_init");
         let kind = self
             .choice(&[
                 ("sc", FenceKind::Sc),

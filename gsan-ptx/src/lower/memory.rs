@@ -337,8 +337,11 @@ impl<'a> Decoder<'_, '_, 'a> {
 
     /// `cp.async` and its groups; the bulk forms are not supported.
     pub(super) fn copy(&mut self) -> Result<Op> {
-        if !self.flag("async") || self.flag("bulk") || self.flag("mbarrier") {
+        if !self.flag("async") || self.flag("bulk") {
             return Err(self.unsupported());
+        }
+        if self.flag("mbarrier") {
+            return self.copy_arrive();
         }
         if self
             .instruction

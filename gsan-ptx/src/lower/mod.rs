@@ -11,6 +11,7 @@ mod convert;
 mod data;
 mod decode;
 mod instruction;
+mod mbarrier;
 mod memory;
 mod scope;
 mod special;

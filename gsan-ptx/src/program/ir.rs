@@ -339,6 +339,22 @@ pub enum Op {
         /// `ignore-src`: nothing is read.
         ignore_source: Option<Operand>,
     },
+    /// `mbarrier`, and `cp.async.mbarrier.arrive`
+    Mbarrier {
+        /// What is done to the object.
+        action: MbarrierAction,
+        /// Where the object is.
+        address: Address,
+        /// `Shared`, or `Generic`.
+        space: MemorySpace,
+    },
+    /// `mbarrier.pending_count`
+    PendingCount {
+        /// The result.
+        dst: Reg,
+        /// What an arrival returned.
+        state: Operand,
+    },
     /// `cp.async.commit_group`
     CommitGroup,
     /// `cp.async.wait_group N`: all but the newest `N` groups.
@@ -349,6 +365,68 @@ pub enum Op {
     LaunchDependents,
     /// `griddepcontrol.wait`
     GridDependencyWait,
+}
+
+/// What is done to an mbarrier object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MbarrierAction {
+    /// `.init`
+    Init {
+        /// The arrivals that a phase needs.
+        count: Operand,
+    },
+    /// `.inval`
+    Invalidate,
+    /// `.expect_tx`
+    ExpectTx {
+        /// Transactions that the running phase waits for in addition.
+        transactions: Operand,
+    },
+    /// `.complete_tx`
+    CompleteTx {
+        /// Transactions that are done.
+        transactions: Operand,
+    },
+    /// `.arrive`, `.arrive_drop`
+    Arrive {
+        /// Where the state before the arrival goes.
+        state: Reg,
+        /// How many arrivals it stands for, or transactions to expect before one arrival.
+        amount: Operand,
+        /// Which arrival.
+        kind: Arrival,
+        /// `.arrive_drop`: later phases need as many arrivals fewer.
+        drops: bool,
+        /// Not `.relaxed`.
+        releases: bool,
+    },
+    /// `.test_wait`, `.try_wait`
+    Wait {
+        /// Whether the phase is complete.
+        done: Reg,
+        /// The phase: its parity, or what an arrival at it returned.
+        phase: Operand,
+        /// `.parity`
+        parity: bool,
+        /// Not `.relaxed`.
+        acquires: bool,
+    },
+    /// `cp.async.mbarrier.arrive`
+    CopyArrive {
+        /// Without `.noinc`: one more arrival is pending before.
+        increments: bool,
+    },
+}
+
+/// The forms of `mbarrier.arrive`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Arrival {
+    /// The amount is a count.
+    Counted,
+    /// `.noComplete`: counted, and must not complete the phase.
+    NoComplete,
+    /// `.expect_tx`: the amount is of transactions.
+    ExpectTx,
 }
 
 /// What a thread does at a CTA barrier.

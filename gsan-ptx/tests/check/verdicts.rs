@@ -174,3 +174,89 @@ fn what_a_kernel_prints_comes_back() {
     );
     assert_eq!(explored.printed, "hihi");
 }
+
+/// The kernel with an mbarrier `[bar]` beside it.
+fn with_mbarrier(statements: &str) -> Prepared {
+    kernel(&format!(
+        ".shared .align 8 .b64 bar;\n.reg .b64 %s;\n{statements}"
+    ))
+}
+
+#[test]
+fn a_wait_for_an_mbarrier_says_what_is_missing() {
+    for (test, wait) in [
+        (
+            "mbarrier.arrive.shared.b64 %s, [bar];\n\
+             W: mbarrier.test_wait.shared.b64 %p2, [bar], %s;",
+            "phase 0 of the mbarrier at 0x0 in shared memory (1 of 3 arrivals)",
+        ),
+        (
+            "W: mbarrier.try_wait.parity.shared.b64 %p2, [bar], 0;",
+            "phase 0 of the mbarrier at 0x0 in shared memory (0 of 3 arrivals)",
+        ),
+        (
+            "mbarrier.arrive.shared.b64 %s, [bar], 3;\n\
+             mbarrier.expect_tx.shared.b64 [bar], 16;\n\
+             W: mbarrier.try_wait.parity.shared.b64 %p2, [bar], 1;",
+            "phase 1 of the mbarrier at 0x0 in shared memory (0 of 3 arrivals, 16 transactions pending)",
+        ),
+    ] {
+        let kernel = with_mbarrier(&format!(
+            "mbarrier.init.shared.b64 [bar], 3;\n{test}\n@!%p2 bra W;"
+        ));
+        let report = run(&kernel, PLAN).report;
+        let [fault] = &report.faults[..] else {
+            panic!("{report:?}");
+        };
+        assert_eq!(fault.kind, FaultKind::Deadlock);
+        assert_eq!(fault.waiting[0].what, wait);
+    }
+}
+
+#[test]
+fn wrong_uses_of_an_mbarrier_are_said_in_words() {
+    for (statements, message) in [
+        (
+            "mbarrier.inval.shared.b64 [bar];",
+            "there is none: no `mbarrier.init` came before, or `mbarrier.inval` did",
+        ),
+        (
+            "mbarrier.init.shared.b64 [bar], 2; mbarrier.arrive.shared.b64 %s, [bar], 0;",
+            "a count of 0 arrivals; it must be 1 to 1048575",
+        ),
+        (
+            "mbarrier.init.shared.b64 [bar], 2; mbarrier.arrive_drop.shared.b64 %s, [bar], 3;",
+            "an arrival that counts for 3 at a phase that waits for 2 more",
+        ),
+        (
+            "mbarrier.init.shared.b64 [bar], 1; cp.async.mbarrier.arrive.noinc.shared.b64 [bar];\n\
+             mbarrier.arrive_drop.shared.b64 %s, [bar]; mbarrier.arrive.shared.b64 %s, [bar];",
+            "an arrival that counts for 1 at a phase that waits for 0 more",
+        ),
+        (
+            "mbarrier.init.shared.b64 [bar], 1048575; cp.async.mbarrier.arrive.shared.b64 [bar];",
+            "a count of 1048576 arrivals; it must be 1 to 1048575",
+        ),
+        (
+            "mbarrier.init.shared.b64 [bar], 1; mbarrier.expect_tx.shared.b64 [bar], 1048575;\n\
+             mbarrier.expect_tx.shared.b64 [bar], 1;",
+            "1048576 pending transactions; there can be at most 1048575",
+        ),
+        (
+            "mbarrier.init.shared.b64 [bar], 1;\n\
+             mbarrier.complete_tx.shared.b64 [bar], 0xffffffff;",
+            "-4294967295 pending transactions; there can be at most 1048575",
+        ),
+        (
+            "mbarrier.init.shared.b64 [bar], 1; atom.shared.add.u32 %r3, [bar+4], 1;",
+            "a write that is no mbarrier operation; `mbarrier.inval` it first",
+        ),
+    ] {
+        let report = run(&with_mbarrier(statements), PLAN).report;
+        let [fault] = &report.faults[..] else {
+            panic!("{statements}: {report:?}");
+        };
+        let expected = format!("mbarrier at 0x0 in shared memory: {message}");
+        assert_eq!(fault.message, expected, "{statements}");
+    }
+}

@@ -60,9 +60,7 @@ fn what_is_not_supported_is_named() {
         "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%rd1], 32;",
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 16, [%r2];",
         "cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%rd1, {%r1}], [%r2];",
-        "cp.async.mbarrier.arrive.shared.b64 [%r1];",
         "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd1], [%r1], 16;",
-        "mbarrier.init.shared.b64 [%r1], 1;",
         "mapa.shared::cluster.u32 %r1, %r2, 0;",
         "tensormap.replace.tile.global_address.global.b1024.b64 [%rd1], %rd2;",
         "tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f0}, [g, {%r1}];",
@@ -74,6 +72,26 @@ fn what_is_not_supported_is_named() {
         "ld.global.b32 %r1, g[2];",
         "redux.sync.min.f32 %f1, %f2, -1;",
         "cvta.shared.u32 %r1, %r2;",
+    ]));
+}
+
+#[test]
+fn mbarriers() {
+    insta::assert_snapshot!(in_kernel(&[
+        "mbarrier.shared.b64 [%r1], 1;",
+        "mbarrier.init.shared.b64 [%r1];",
+        "mbarrier.init.shared.b32 [%r1], 1;",
+        "mbarrier.init.global.b64 [%rd1], 1;",
+        "mbarrier.init.shared.b64 [g], 1;",
+        "mbarrier.arrive.noComplete.shared.b64 %rd1, [%r1];",
+        "mbarrier.arrive.shared.b64 %r1, [%r1];",
+        "mbarrier.arrive.acquire.cta.shared.b64 %rd1, [%r1];",
+        "mbarrier.test_wait.shared.b64 %r1, [%r1], %rd1;",
+        "mbarrier.test_wait.parity.shared.b64 %p1, [%r1], %rd1;",
+        "mbarrier.test_wait.parity.shared.b64 %p1, [%r1], 0, 100;",
+        "mbarrier.try_weit.parity.shared.b64 %p1, [%r1], 0;",
+        "mbarrier.pending_count.b64 %rd1, %rd1;",
+        "cp.async.mbarrier.shared.b64 [%r1];",
     ]));
 }
 
