@@ -2,12 +2,13 @@
 //
 // All return nothing; flags are 32-bit integers. Accesses are checked before they are made. What is
 // not checked yet is counted; where it may order something, everything counts as ordered before
-// the CTA from then on, so that no race is invented.
+// the CTA from then on, so that no race is invented. An atomic is checked at its end.
 //
 // GSAN_RECORDS is the number of words in a cell: 2 or 4.
 
 #include "gsan/access.cuh"
 #include "gsan/residence.cuh"
+#include "gsan/strong.cuh"
 
 using namespace gsan;
 
@@ -15,10 +16,16 @@ namespace {
 
 // Triton's numbers of memory orders.
 constexpr u32 kAcquire = 2;
+constexpr u32 kRelease = 3;
 constexpr u32 kAcquireRelease = 4;
 
-GSAN_DEVICE bool acquires(u32 sem) {
-  return sem == kAcquire || sem == kAcquireRelease;
+// Triton's numbers of scopes.
+constexpr u32 kScopeGpu = 1;
+constexpr u32 kScopeCta = 2;
+
+GSAN_DEVICE Strong strong(u32 sem, u32 scope) {
+  return {sem == kAcquire || sem == kAcquireRelease, sem == kRelease || sem == kAcquireRelease,
+          scope == kScopeGpu ? GSAN_SCOPE_GPU : scope == kScopeCta ? GSAN_SCOPE_CTA : GSAN_SCOPE_SYS};
 }
 
 // Something was not checked.
@@ -90,17 +97,20 @@ GSAN_API void __triton_gsan_atomic_tensor_desc(gsan_global_state* globals, const
   not_instrumented(globals);
 }
 
-GSAN_API void __triton_gsan_atomic_begin_scalar(gsan_global_state* globals, void*, u32 pred, u64, u32,
-                                              u32, u32 sem, u32, const char*, u32) {
+GSAN_API void __triton_gsan_atomic_begin_scalar(gsan_global_state* globals, gsan_atomic_event* event,
+                                              u32 pred, u64 address, u32 bytes, u32 reads, u32 sem,
+                                              u32 scope, const char*, u32) {
   if (!pred) return;
-  if (acquires(sem)) {
-    not_ordered(globals);
-  } else {
-    not_instrumented(globals);
-  }
+  begin_strong<GSAN_RECORDS>(Cta::current(globals), event, address, bytes, reads,
+                             strong(sem, scope));
 }
 
-GSAN_API void __triton_gsan_atomic_end_scalar(void*, u32, u32, u32, u32, u32, const char*, u32) {}
+GSAN_API void __triton_gsan_atomic_end_scalar(const gsan_atomic_event* event, u32 pred, u32 wrote,
+                                            u32 is_rmw, u32 sem, u32 scope, const char* file,
+                                            u32 line) {
+  if (!pred) return;
+  end_strong<GSAN_RECORDS>(event, wrote, is_rmw, strong(sem, scope), {file, line});
+}
 
 GSAN_API void __triton_gsan_cluster_barrier_init(void*, u32) {}
 

@@ -155,6 +155,17 @@ impl<const S: usize> CompressedDetector<S> {
         }
     }
 
+    /// The memory of all devices, to be looked at.
+    pub const fn system(&self) -> &System<Native> {
+        &self.system
+    }
+
+    /// The words of the cell of the granule that `address` lies in; `None` if it was never accessed.
+    pub fn cell_words(&self, address: u64) -> Option<[u64; S]> {
+        let words = self.shadow.get(&(address / GRANULE))?;
+        Some(Cell::new(&**words).load())
+    }
+
     fn launch(&mut self, launch: &Launch) -> Result<(), EventError> {
         if self.launches.contains_key(&launch.id) {
             return Err(EventError::LaunchAgain(launch.id));

@@ -6,6 +6,18 @@
 
 namespace gsan {
 
+// Covers the epochs above `below` up to `last`.
+GSAN_DEVICE u32 entry_between(u32 below, u32 last) {
+  if (below >= last) return 0;
+  bool all = below == 0 || last - below >= GSAN_CLOCK_SPAN_ALL;
+  return last << GSAN_CLOCK_SPAN_BITS | (all ? GSAN_CLOCK_SPAN_ALL : last - below);
+}
+
+// Covers the epochs from `first` to `last`; more than 254 of them become all up to `last`.
+GSAN_DEVICE u32 entry_closed(u32 first, u32 last) {
+  return entry_between(first == 0 ? 0 : first - 1, last);
+}
+
 // Covers all epochs up to `epoch`.
 GSAN_DEVICE u32 entry_all(u32 epoch) {
   return epoch == 0 ? 0 : epoch << GSAN_CLOCK_SPAN_BITS | GSAN_CLOCK_SPAN_ALL;
@@ -36,6 +48,32 @@ GSAN_DEVICE u32 hull(u32 a, u32 b) {
   u32 span = (last >> GSAN_CLOCK_SPAN_BITS) - first;
   bool all = first == 0 || span > GSAN_CLOCK_SPAN_ALL;
   return last | (all ? GSAN_CLOCK_SPAN_ALL : span);
+}
+
+// Whether every epoch that `b` covers is covered by `a`.
+GSAN_DEVICE bool contains(u32 a, u32 b) {
+  if (b == 0) return true;
+  return a != 0 && b >> GSAN_CLOCK_SPAN_BITS <= a >> GSAN_CLOCK_SPAN_BITS && below(a) <= below(b);
+}
+
+// What `entry` must still cover when `frontier` is known anyway: the part of it that `frontier` does
+// not cover, or a little more.
+GSAN_DEVICE u32 cut(u32 entry, u32 frontier) {
+  if (frontier == 0) return entry;
+  if (contains(frontier, entry)) return 0;
+  u32 first = below(entry), last = entry >> GSAN_CLOCK_SPAN_BITS;
+  u32 known_first = below(frontier), known_last = frontier >> GSAN_CLOCK_SPAN_BITS;
+  if (known_first <= first && first < known_last) return entry_between(known_last, last);
+  if (last <= known_last && known_first < last) return entry_between(first, known_first);
+  return entry;
+}
+
+// What `entry` says of the epochs before `start`: at its own slot, epochs from there on are the
+// CTA's own.
+GSAN_DEVICE u32 cut_from(u32 entry, u32 start) {
+  u32 last = entry >> GSAN_CLOCK_SPAN_BITS;
+  if (last < start || entry == 0) return entry;
+  return entry_between(below(entry), start == 0 ? 0 : start - 1);
 }
 
 // Merges `entry` into a word that others may write meanwhile. A maximum of the packed words would

@@ -15,6 +15,7 @@ namespace gsan::host {
 
 inline thread_local u32 sm = 0;
 inline thread_local u64 cta_index = 0;
+inline thread_local u32 thread_index = 0;
 
 }  // namespace gsan::host
 
@@ -88,14 +89,52 @@ inline u64 compare_exchange_relaxed_system(u64* word, u64 expected, u64 desired)
   return compare_exchange_relaxed(word, expected, desired);
 }
 
+template <class T>
+T load_relaxed_system(const T* word) {
+  return load_relaxed(word);
+}
+
+template <class T>
+void store_relaxed_system(T* word, T value) {
+  store_relaxed(word, value);
+}
+
+inline void load_relaxed_system_quad(const u32* words, u32& a, u32& b, u32& c, u32& d) {
+  a = load_relaxed(words);
+  b = load_relaxed(words + 1);
+  c = load_relaxed(words + 2);
+  d = load_relaxed(words + 3);
+}
+
+inline void store_relaxed_system_quad(u32* words, u32 a, u32 b, u32 c, u32 d) {
+  store_relaxed(words, a);
+  store_relaxed(words + 1, b);
+  store_relaxed(words + 2, c);
+  store_relaxed(words + 3, d);
+}
+
+template <class T>
+T exchange_relaxed_system(T* word, T value) {
+  return __atomic_exchange_n(word, value, __ATOMIC_RELAXED);
+}
+
+inline void fence_cta() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
+inline void fence_system() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
 inline void fence() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
 
 inline u32 active_lanes() { return 1; }
 inline u32 lane() { return 0; }
 inline u32 exchange(u32, u32 value, u32) { return value; }
+inline u32 share(u32, u32 value, u32) { return value; }
+inline u32 ballot(u32, bool condition) { return condition; }
+inline u32 alike(u32 lanes, u64) { return lanes; }
+inline u32 largest(u32, u32 value) { return value; }
+inline void meet(u32) {}
+inline void pause() {}
 inline u32 sum(u32, u32 value) { return value; }
 inline u32 sm() { return host::sm; }
 inline u64 cta_index() { return host::cta_index; }
+inline u32 thread_index() { return host::thread_index; }
 inline void barrier(u32, u32) {}
 
 inline void assertion_failed(const char* message, const char* file, u32 line) {

@@ -58,6 +58,18 @@ struct Rows {
            gsan::covers(ptx::load_relaxed(entries(foreign) + thread), epoch);
   }
 
+  // The part of `entry` that these rows do not cover, or a little more.
+  GSAN_DEVICE u32 cut(Place place, u32 thread, u32 entry) const {
+    if (own != 0 && place.bank == bank) {
+      u32 known = ptx::load_relaxed(reinterpret_cast<const u32*>(own) + place.slot);
+      entry = gsan::cut(entry, known);
+    }
+    if (is_filled(foreign)) {
+      entry = gsan::cut(entry, ptx::load_relaxed(entries(foreign) + thread));
+    }
+    return entry;
+  }
+
   GSAN_DEVICE void add(Place place, u32 thread, u32 entry) const {
     if (entry == 0) return;
     if (place.bank == bank) {

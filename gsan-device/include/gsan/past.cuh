@@ -1,7 +1,8 @@
-// What a CTA knows of the past: its own epochs, the frontier, the completions it took.
+// What a CTA knows of the past: its own epochs, the frontier, the completions it took, and what it
+// learned.
 #pragma once
 
-#include "gsan/launches.cuh"
+#include "gsan/private_clock.cuh"
 
 namespace gsan {
 
@@ -23,7 +24,12 @@ GSAN_COLD bool is_ordered_elsewhere(Cta cta, u32 thread, u32 epoch) {
     Rows rows = completion_of_overtaken(launch, ptx::lowest(taken));
     if (rows.covers(place, thread, epoch)) return true;
   }
-  return false;
+  u32 checkpoint = known_checkpoint(cta);
+  if (checkpoint != kNoCheckpoint && epoch <= checkpoint_epoch(cta.region, checkpoint, thread)) {
+    return true;
+  }
+  Vector clock = private_clock(cta);
+  return clock.words != nullptr && covers(clock.get(place), epoch);
 }
 
 // The view of one access. Most records are ordered by the own row, which the constructor keeps at

@@ -203,6 +203,63 @@ GSAN_DEVICE u64 compare_exchange_relaxed_system(u64* word, u64 expected, u64 des
   return found;
 }
 
+GSAN_DEVICE u32 load_relaxed_system(const u32* word) {
+  u32 value;
+  asm volatile("ld.relaxed.sys.global.b32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+  return value;
+}
+
+GSAN_DEVICE u64 load_relaxed_system(const u64* word) {
+  u64 value;
+  asm volatile("ld.relaxed.sys.global.b64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+  return value;
+}
+
+GSAN_DEVICE void store_relaxed_system(u32* word, u32 value) {
+  asm volatile("st.relaxed.sys.global.b32 [%0], %1;" : : "l"(word), "r"(value) : "memory");
+}
+
+GSAN_DEVICE void store_relaxed_system(u64* word, u64 value) {
+  asm volatile("st.relaxed.sys.global.b64 [%0], %1;" : : "l"(word), "l"(value) : "memory");
+}
+
+// Four words at a multiple of 16 bytes; each is read as a whole, the four together are not.
+GSAN_DEVICE void load_relaxed_system_quad(const u32* words, u32& a, u32& b, u32& c, u32& d) {
+  asm volatile("ld.relaxed.sys.global.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(a), "=r"(b), "=r"(c), "=r"(d)
+               : "l"(words)
+               : "memory");
+}
+
+GSAN_DEVICE void store_relaxed_system_quad(u32* words, u32 a, u32 b, u32 c, u32 d) {
+  asm volatile("st.relaxed.sys.global.v4.b32 [%0], {%1, %2, %3, %4};"
+               :
+               : "l"(words), "r"(a), "r"(b), "r"(c), "r"(d)
+               : "memory");
+}
+
+GSAN_DEVICE u32 exchange_relaxed_system(u32* word, u32 value) {
+  u32 found;
+  asm volatile("atom.relaxed.sys.global.exch.b32 %0, [%1], %2;"
+               : "=r"(found)
+               : "l"(word), "r"(value)
+               : "memory");
+  return found;
+}
+
+GSAN_DEVICE u64 exchange_relaxed_system(u64* word, u64 value) {
+  u64 found;
+  asm volatile("atom.relaxed.sys.global.exch.b64 %0, [%1], %2;"
+               : "=l"(found)
+               : "l"(word), "l"(value)
+               : "memory");
+  return found;
+}
+
+GSAN_DEVICE void fence_cta() { asm volatile("fence.acq_rel.cta;" : : : "memory"); }
+
+GSAN_DEVICE void fence_system() { asm volatile("fence.acq_rel.sys;" : : : "memory"); }
+
 GSAN_DEVICE void fence() { asm volatile("fence.acq_rel.gpu;" : : : "memory"); }
 
 GSAN_DEVICE u32 active_lanes() {
@@ -226,6 +283,44 @@ GSAN_DEVICE u32 exchange(u32 lanes, u32 value, u32 distance) {
   return other;
 }
 
+// The value of lane `from`, which must be one of `lanes`.
+GSAN_DEVICE u32 share(u32 lanes, u32 value, u32 from) {
+  u32 shared;
+  asm volatile("shfl.sync.idx.b32 %0, %1, %2, 31, %3;"
+               : "=r"(shared)
+               : "r"(value), "r"(from), "r"(lanes));
+  return shared;
+}
+
+// The lanes for which `condition` holds.
+GSAN_DEVICE u32 ballot(u32 lanes, bool condition) {
+  u32 result;
+  asm volatile("{ .reg .pred p; setp.ne.u32 p, %1, 0; vote.sync.ballot.b32 %0, p, %2; }"
+               : "=r"(result)
+               : "r"(u32(condition)), "r"(lanes));
+  return result;
+}
+
+// The lanes that have the same value.
+GSAN_DEVICE u32 alike(u32 lanes, u64 value) {
+  u32 result;
+  asm volatile("match.any.sync.b64 %0, %1, %2;" : "=r"(result) : "l"(value), "r"(lanes));
+  return result;
+}
+
+// The largest value of `lanes`.
+GSAN_DEVICE u32 largest(u32 lanes, u32 value) {
+  u32 result;
+  asm volatile("redux.sync.max.u32 %0, %1, %2;" : "=r"(result) : "r"(value), "r"(lanes));
+  return result;
+}
+
+// All `lanes` have come here; each sees what the others wrote before.
+GSAN_DEVICE void meet(u32 lanes) { asm volatile("bar.warp.sync %0;" : : "r"(lanes) : "memory"); }
+
+// Lets others run: between two looks at a word that another warp will change.
+GSAN_DEVICE void pause() { asm volatile("nanosleep.u32 64;"); }
+
 // The sum over `lanes`.
 GSAN_DEVICE u32 sum(u32 lanes, u32 value) {
   u32 total;
@@ -248,6 +343,17 @@ GSAN_DEVICE u64 cta_index() {
   asm("mov.u32 %0, %%nctaid.x;" : "=r"(width));
   asm("mov.u32 %0, %%nctaid.y;" : "=r"(height));
   return x + (y + u64(z) * height) * width;
+}
+
+// The position of the thread in its CTA.
+GSAN_DEVICE u32 thread_index() {
+  u32 x, y, z, width, height;
+  asm("mov.u32 %0, %%tid.x;" : "=r"(x));
+  asm("mov.u32 %0, %%tid.y;" : "=r"(y));
+  asm("mov.u32 %0, %%tid.z;" : "=r"(z));
+  asm("mov.u32 %0, %%ntid.x;" : "=r"(width));
+  asm("mov.u32 %0, %%ntid.y;" : "=r"(height));
+  return x + (y + z * height) * width;
 }
 
 GSAN_DEVICE void barrier(u32 id, u32 threads) {
@@ -282,6 +388,16 @@ GSAN_DEVICE u32 local_or(u32* word, u32 value) {
   return __atomic_fetch_or(word, value, __ATOMIC_RELAXED);
 }
 
+GSAN_DEVICE u32 local_and(u32* word, u32 value) {
+  return __atomic_fetch_and(word, value, __ATOMIC_RELAXED);
+}
+
+// Whether the word changed from `expected` to `desired`.
+GSAN_DEVICE bool local_claim(u32* word, u32 expected, u32 desired) {
+  return __atomic_compare_exchange_n(word, &expected, desired, false, __ATOMIC_RELAXED,
+                                     __ATOMIC_RELAXED);
+}
+
 GSAN_DEVICE void local_max(u32* word, u32 value) {
   u32 found = local_load(word);
   while (found < value && !__atomic_compare_exchange_n(word, &found, value, false,
@@ -291,5 +407,8 @@ GSAN_DEVICE void local_max(u32* word, u32 value) {
 
 // Index of the lowest bit set in `bits`, which is not 0.
 GSAN_DEVICE u32 lowest(u32 bits) { return __builtin_ctz(bits); }
+
+// How many bits are set.
+GSAN_DEVICE u32 count_bits(u32 bits) { return __builtin_popcount(bits); }
 
 }  // namespace gsan::ptx

@@ -5,7 +5,7 @@
 // carries the frontier over, and those that count everything as ordered.
 #pragma once
 
-#include "gsan/slots.cuh"
+#include "gsan/private_clock.cuh"
 
 namespace gsan {
 
@@ -62,7 +62,12 @@ GSAN_COLD void start(Cta cta, u32 records, const void* table, u64 index) {
   state->state = launch->state;
   state->coordinates = ptx::cta_index();
   state->taken = complete(*launch);
-  ptx::add_relaxed(&shared->started, 1u);
+  if (ptx::add_relaxed(&shared->started, 1u) == 0) {
+    // Publications may have been overwritten since the newest checkpoint.
+    u64 newest = Checkpoints{region}.newest();
+    u64 head = ptx::load_relaxed_system(&region.globals->publication_head.value);
+    if (head + 1 > (newest == 0 ? 1 : newest)) take_checkpoint(region, Warp::single());
+  }
   u32 slot = Slots(region, *launch).take(ptx::sm());
   if (slot == kNoSlot) {
     count(region, GSAN_LOSS_NO_SLOT);
@@ -97,6 +102,22 @@ GSAN_COLD void complete_rows(Cta cta, Group group) {
       Region home = region.of_device(region.device_of(thread));
       done.add(place, thread, entry_all(ptx::load_acquire(home.epoch(thread))));
     });
+  }
+  if (u32 checkpoint = known_checkpoint(cta)) {
+    for_each_place(region, group.thread, group.threads, [&](Place place, u32 thread) {
+      done.add(place, thread, entry_all(checkpoint_epoch(region, checkpoint, thread)));
+    });
+  }
+  Vector clock = private_clock(cta);
+  for (u32 index = 0; clock.words != nullptr && index < clock.segments(); ++index) {
+    u32 header = ptx::load_relaxed_system(clock.header(index));
+    if (header == 0) break;
+    u32 bank = Vector::bank(header);
+    u32 first_id = Topology{region.globals->constants}.id({bank, 0});
+    for (u32 slot = group.thread; slot < clock.length(header); slot += group.threads) {
+      u32 entry = ptx::load_relaxed_system(clock.entries(index) + slot);
+      done.add({bank, slot}, first_id + slot, entry);
+    }
   }
   if (group.leads() && cta.has_slot()) {
     Place place = {launch.bank, cta.thread() - launch.bank_first};
@@ -144,6 +165,10 @@ GSAN_COLD void exit(Cta cta, Group group) {
   }
   if (state->not_sampled != 0) count(region, GSAN_LOSS_READ_NOT_SAMPLED, state->not_sampled);
   if (state->evicted != 0) count(region, GSAN_LOSS_WRITE_EVICTED, state->evicted);
+  if (state->private_clock != 0) {
+    Pool{region}.give_back(state->private_clock);
+    state->private_clock = 0;
+  }
   if (cta.has_slot()) {
     const gsan_launch_descriptor& launch = *cta.launch();
     Slots(region, launch).give_back(cta.thread() - launch.bank_first);
@@ -157,7 +182,7 @@ GSAN_COLD void grid_dependency_wait(Cta cta, Group group) {
   if (cta.state->descriptor == 0) return;
   const gsan_launch_descriptor& launch = *cta.launch();
   if (group.leads() && launch.waits_for != 0) {
-    ptx::local_or(&cta.state->taken, 1u << (launch.waits_for - 1) | complete(launch));
+    take_completions(cta, 1u << (launch.waits_for - 1) | complete(launch));
     ptx::local_or(&cta.state->flags, GSAN_THREAD_WAITED);
   }
   // The other threads of the group go on with what the first has learned.

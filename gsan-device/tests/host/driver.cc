@@ -3,11 +3,15 @@
 
 #include <sys/mman.h>
 
+#include <map>
 #include <vector>
 
 #include "../../device/triton.cu"
 
 namespace {
+
+// What atomics under way keep.
+std::map<u64, gsan_atomic_event> events;
 
 u64 word() {
   u64 value;
@@ -76,6 +80,25 @@ void tensor() {
   args.insert(args.end(), masks.begin(), masks.end());
   auto function = write ? __triton_gsan_store_tensor : __triton_gsan_load_tensor;
   function(globals, args.data(), count, bytes, file, line);
+}
+
+// Adds the completion of a launch to a frontier, as the host does.
+void add_completion() {
+  Region region = {pointer<gsan_global_state>()};
+  u32 bank = u32(word());
+  u64 own = word();
+  Rows target = {bank, own, word()};
+  u64 foreign = word();
+  for_each_place(region, 0, 1, [&](Place place, u32 thread) {
+    target.add(place, thread, ptx::load_relaxed(entries(foreign) + thread));
+  });
+}
+
+// Adds a row of one bank to another one.
+void add_row() {
+  auto target = pointer<u32>();
+  auto source = pointer<const u32>();
+  for (u64 left = word(); left > 0; --left) merge_word(target++, *source++);
 }
 
 void map() {
@@ -147,10 +170,35 @@ int main() {
         __triton_gsan_grid_dependency_wait(pointer<gsan_global_state>(), nullptr, 0, 0, 1, 0);
         break;
       case 12: {
+        gsan_atomic_event& event = events[word()];
         auto globals = pointer<gsan_global_state>();
-        __triton_gsan_atomic_begin_scalar(globals, nullptr, 1, 0, 4, 1, u32(word()), 1, "", 0);
+        u64 address = word();
+        u32 bytes = u32(word());
+        bool reads = word() != 0;
+        u32 sem = u32(word());
+        __triton_gsan_atomic_begin_scalar(globals, &event, 1, address, bytes, reads, sem,
+                                          u32(word()), "", 0);
         break;
       }
+      case 13: {
+        gsan_atomic_event& event = events[word()];
+        bool wrote = word() != 0;
+        bool is_rmw = word() != 0;
+        u32 sem = u32(word());
+        u32 scope = u32(word());
+        auto file = pointer<const char>();
+        __triton_gsan_atomic_end_scalar(&event, 1, wrote, is_rmw, sem, scope, file, u32(word()));
+        break;
+      }
+      case 14:
+        host::thread_index = u32(word());
+        break;
+      case 15:
+        add_completion();
+        break;
+      case 16:
+        add_row();
+        break;
       default:
         fputs("unknown command\n", stderr);
         return 1;

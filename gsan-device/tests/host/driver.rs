@@ -121,9 +121,72 @@ impl Driver {
         self.push(11, &[globals])
     }
 
-    /// An atomic with Triton's memory order `sem`.
-    pub(crate) fn atomic(&mut self, globals: u64, sem: u32) -> &mut Self {
-        self.push(12, &[globals, sem.into()])
+    /// An atomic begins whose event is number `event`; `order` is Triton's memory order and scope.
+    pub(crate) fn begin(
+        &mut self,
+        event: u64,
+        globals: u64,
+        (address, bytes): (u64, u32),
+        reads: bool,
+        order: (u32, u32),
+    ) -> &mut Self {
+        let (sem, scope) = (order.0.into(), order.1.into());
+        self.push(
+            12,
+            &[
+                event,
+                globals,
+                address,
+                bytes.into(),
+                reads.into(),
+                sem,
+                scope,
+            ],
+        )
+    }
+
+    /// The atomic ends.
+    pub(crate) fn end(
+        &mut self,
+        event: u64,
+        (wrote, is_rmw): (bool, bool),
+        order: (u32, u32),
+        (file, line): (u64, u32),
+    ) -> &mut Self {
+        let (sem, scope) = (order.0.into(), order.1.into());
+        self.push(
+            13,
+            &[
+                event,
+                wrote.into(),
+                is_rmw.into(),
+                sem,
+                scope,
+                file,
+                line.into(),
+            ],
+        )
+    }
+
+    /// What follows is done by the thread at `index` of its CTA.
+    pub(crate) fn thread(&mut self, index: u32) -> &mut Self {
+        self.push(14, &[index.into()])
+    }
+
+    /// Adds the foreign row of a completion to the rows of a frontier of `bank`.
+    pub(crate) fn add_completion(
+        &mut self,
+        globals: u64,
+        bank: u32,
+        [own, foreign]: [u64; 2],
+        completed: u64,
+    ) -> &mut Self {
+        self.push(15, &[globals, bank.into(), own, foreign, completed])
+    }
+
+    /// Adds a row of `slots` entries to another one.
+    pub(crate) fn add_row(&mut self, target: u64, source: u64, slots: u32) -> &mut Self {
+        self.push(16, &[target, source, slots.into()])
     }
 
     /// Runs the commands.

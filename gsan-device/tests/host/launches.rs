@@ -403,11 +403,16 @@ fn after_an_acquire_that_is_not_checked_everything_is_ordered() {
             .start(1, 0, 0)
             .start(1, 1, 1)
             .write(0, 1, 0);
-        machine.driver.place(1, 0).atomic(STATE, sem);
+        // At an address that has no shadow.
+        machine
+            .driver
+            .place(1, 0)
+            .begin(0, STATE, (8, 4), true, (sem, 1))
+            .end(0, (true, true), (sem, 1), (FILE, 3));
         machine.write(1, 2, 0);
         let (told, loss) = machine.told();
         assert_eq!(
-            (told.len(), loss(Loss::NotInstrumented)),
+            (told.len(), loss(Loss::Unmanaged)),
             (races, 1),
             "order {sem}"
         );

@@ -6,3 +6,4 @@ mod arithmetic;
 mod cells;
 mod driver;
 mod launches;
+mod synchronisation;

@@ -1,0 +1,102 @@
+// Checkpoints: copies of all mirrored epochs, "everything up to a moment".
+//
+// A checkpoint's position is the head of its device's publications when it began to copy: it stands
+// for whatever a publication before that can know. Epochs and checkpoints only grow, so one may be
+// named for as long as anybody likes. A name is `device << 16 | index + 1`; 0 is none.
+#pragma once
+
+#include "gsan/launches.cuh"
+#include "gsan/rings.cuh"
+
+namespace gsan {
+
+constexpr u32 kNoCheckpoint = 0;
+
+GSAN_DEVICE u32 checkpoint_device(u32 name) { return name >> GSAN_CLOCK_CHECKPOINT_DEVICE_SHIFT; }
+
+GSAN_DEVICE u32 checkpoint_index(u32 name) {
+  return (name & ((1u << GSAN_CLOCK_CHECKPOINT_DEVICE_SHIFT) - 1)) - 1;
+}
+
+// The checkpoints of one device.
+struct Checkpoints {
+  Region home;
+
+  GSAN_DEVICE gsan_checkpoints* memory() const {
+    return home.part<gsan_checkpoints>(home.globals->offsets.checkpoints);
+  }
+
+  GSAN_DEVICE u32 name(u32 index) const {
+    return u32(home.globals->constants.rank) << GSAN_CLOCK_CHECKPOINT_DEVICE_SHIFT | (index + 1);
+  }
+
+  // The epochs of checkpoint `index`, by thread id.
+  GSAN_DEVICE u32* row(u32 index) const {
+    return home.part<u32>(home.globals->offsets.checkpoint_epochs) +
+           u64(index) * home.globals->ids;
+  }
+
+  GSAN_DEVICE u64 position(u32 name) const {
+    return load_acquire(home, memory()->positions + checkpoint_index(name));
+  }
+
+  // The oldest one kept that covers what publication `token` knew.
+  GSAN_DEVICE u32 covering(u64 token) const {
+    u64 oldest = ~u64(0);
+    u32 found = kNoCheckpoint;
+    for (u32 index = 0; index < GSAN_CLOCK_CHECKPOINTS; ++index) {
+      u64 position = ptx::load_relaxed_system(memory()->positions + index);
+      if (position <= token + 1 || position >= oldest) continue;
+      oldest = position;
+      found = name(index);
+    }
+    fence(home);
+    return found;
+  }
+
+  // The position of the newest one plus 1; 0 when none was taken.
+  GSAN_DEVICE u64 newest() const {
+    u64 newest = 0;
+    for (u32 index = 0; index < GSAN_CLOCK_CHECKPOINTS; ++index) {
+      u64 position = ptx::load_relaxed_system(memory()->positions + index);
+      if (position > newest) newest = position;
+    }
+    return newest;
+  }
+};
+
+GSAN_DEVICE u32 checkpoint_epoch(Region region, u32 name, u32 thread) {
+  Checkpoints checkpoints = {region.of_device(checkpoint_device(name))};
+  return ptx::load_relaxed_system(checkpoints.row(checkpoint_index(name)) + thread);
+}
+
+// Takes a checkpoint of this device, unless somebody is just doing so. Never waits. By a warp.
+GSAN_COLD u32 take_checkpoint(Region region, Warp warp) {
+  Checkpoints checkpoints = {region};
+  gsan_checkpoints* memory = checkpoints.memory();
+  u32 busy = 0, index = 0;
+  u64 position = 0;
+  if (warp.leads()) {
+    busy = ptx::exchange_relaxed_system(&memory->busy, 1u);
+    fence(region);
+    // Acquires what every publication below the head knew when it was claimed.
+    position = load_acquire(region, &region.globals->publication_head.value);
+    index = ptx::load_relaxed_system(&memory->taken) % GSAN_CLOCK_CHECKPOINTS;
+  }
+  if (warp.share(busy) != 0) return kNoCheckpoint;
+  index = warp.share(index);
+  u32* row = checkpoints.row(index);
+  for_each_place(region, warp.rank(), warp.size(), [&](Place, u32 thread) {
+    Region home = region.of_device(region.device_of(thread));
+    ptx::store_relaxed_system(row + thread, ptx::load_relaxed_system(home.epoch(thread)));
+  });
+  warp.meet();
+  if (warp.leads()) {
+    store_release(region, memory->positions + index, position + 1);
+    ptx::store_relaxed_system(&memory->taken, ptx::load_relaxed_system(&memory->taken) + 1);
+    store_release(region, &memory->busy, 0u);
+  }
+  return checkpoints.name(index);
+}
+
+}  // namespace gsan

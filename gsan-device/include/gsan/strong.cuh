@@ -1,0 +1,414 @@
+// Strong accesses, whose begin comes before the instruction and whose end after it.
+//
+// Lanes of one warp call together, and may name the same cell: then they take turns. A strong write
+// announces itself at begin: a record with an empty mask, which conflicts with nothing, holds its place.
+// Whoever observes the write removes the announcement, so that no record accuses him afterwards; the
+// record replaces the announcement and nothing else.
+//
+// At begin it is not known whether something will be written: whatever reads is announced, too.
+#pragma once
+
+#include "gsan/address.cuh"
+#include "gsan/past.cuh"
+#include "gsan/races.cuh"
+#include "gsan/releases.cuh"
+
+namespace gsan {
+
+// What the program says of a strong access.
+struct Strong {
+  bool acquires;
+  bool releases;
+  // GSAN_SCOPE_*.
+  u32 scope;
+};
+
+// A fence as far as `scope` reaches.
+GSAN_DEVICE void fence_at(u32 scope) {
+  if (scope == GSAN_SCOPE_CTA) {
+    ptx::fence_cta();
+  } else if (scope == GSAN_SCOPE_GPU) {
+    ptx::fence();
+  } else {
+    ptx::fence_system();
+  }
+}
+
+// A short fingerprint of a word.
+GSAN_DEVICE u32 digest(u64 word) { return mix(u32(word) ^ mix(u32(word >> 32))) >> 16; }
+
+// Publishes `own` together with what the sync word says; `found` is what was there. Returns what is
+// there now. Lanes for which `releases` does not hold only take part.
+GSAN_COLD u64 release_into(Cta cta, Warp warp, u64* word, bool releases, Released own, u32 mask,
+                           u32 scope, u64& found) {
+  constexpr u32 kAttempts = 8;
+  bool pending = releases;
+  u64 left = found;
+  for (u32 attempt = 0; attempt < kAttempts && warp.any(pending); ++attempt) {
+    u64 next = 0;
+    bool joins = false;
+    if (pending) {
+      if (!is_sync(found)) {
+        next = make_sync(own.publisher, mask, scope, own.token);
+      } else {
+        u32 wide_mask = record_mask(found) | mask;
+        u32 wide_scope = widest(cta, found, scope);
+        bool ended = record_mask(found) == 0;
+        if (!ended && contains(cta, found, own)) {
+          next = make_sync(record_thread(found), wide_mask, wide_scope, sync_token(found));
+        } else {
+          joins = true;
+          next = make_sync(own.publisher, wide_mask, ended ? scope : wide_scope, 0);
+        }
+      }
+    }
+    // A publication for each sequence that is met, for all lanes that met it.
+    for (u32 turns = warp.ballot(joins); turns != 0;) {
+      u64 theirs = warp.share(found, ptx::lowest(turns));
+      u64 token = join(cta, warp, theirs, own);
+      bool mine = joins && acquired_key(found) == acquired_key(theirs) &&
+                  (record_mask(found) == 0) == (record_mask(theirs) == 0);
+      if (mine) next |= token << GSAN_RECORD_TOKEN_SHIFT;
+      turns &= ~warp.ballot(mine);
+    }
+    if (!pending) continue;
+    u64 before = found;
+    if (next != found) {
+      fence(cta.region);
+      before = ptx::compare_exchange_relaxed_system(word, found, next);
+      fence(cta.region);
+    }
+    if (before == found) {
+      left = next;
+      pending = false;
+    } else {
+      found = before;
+    }
+  }
+  if (pending) {
+    // Everything up to the moment of the acquire, for all bytes and everybody.
+    count(cta.region, GSAN_LOSS_TOP_RELEASE);
+    left = make_sync(publisher(cta), 0xff, GSAN_SCOPE_SYS, kLastToken);
+    fence(cta.region);
+    found = ptx::exchange_relaxed_system(word, left);
+    fence(cta.region);
+  }
+  warp.meet();
+  return left;
+}
+
+// The record by which an access says that it is under way.
+GSAN_DEVICE u64 announcement(Cta cta, u32 epoch, bool publishes, u32 scope) {
+  return make_record(cta.thread(), epoch, 0, publishes, scope,
+                     ptx::thread_index() & ((1u << GSAN_RECORD_SITE_BITS) - 1));
+}
+
+// What an access keeps of a cell.
+struct Announced {
+  // The word of the announcement; 0 if there is none.
+  u32 place = 0;
+  // What had to give way to it: checked at the end, and put back if nothing was written.
+  u64 evicted = 0;
+  u16 digests[3] = {0, 0, 0};
+};
+
+// A strong access that may write begins.
+template <unsigned S>
+GSAN_DEVICE Announced announce(u64* words, const CellAccess& access, u64 mark, const Past& past,
+                               const Sampler& sampler) {
+  Announced announced;
+  Cell<S> cell = Cell<S>::load(words);
+#pragma unroll
+  for (unsigned i = 1; i < S; ++i) announced.digests[i - 1] = u16(digest(cell.word[i]));
+  Survey found = survey(cell, access, past);
+  if (found.equal) return announced;
+  u32 free = (found.empty | found.superseded | found.covered) & ~1u;
+  u32 choice = found.empty & ~1u ? found.empty & ~1u : free;
+  u32 place = 0;
+  if (choice != 0) {
+    place = ptx::lowest(choice);
+  } else {
+    bool read = false;
+    u32 number = 0;
+#pragma unroll
+    for (unsigned i = 1; i < S; ++i) {
+      u64 word = cell.word[i];
+      if (word == 0 || is_sync(word) || record_mask(word) == 0) continue;
+      bool reads = !record_writes(word);
+      u32 candidate = sampler.number(word);
+      if (place != 0 && (reads < read || (reads == read && candidate < number))) continue;
+      place = i;
+      read = reads;
+      number = candidate;
+    }
+    if (place == 0) return announced;
+  }
+  announced.place = place;
+  u64 evicted = ptx::exchange_relaxed_system(words + place, mark);
+  if (record_mask(evicted) != 0) announced.evicted = evicted;
+  return announced;
+}
+
+// Removes the announcements of accesses that the current one may have observed.
+template <unsigned S>
+GSAN_DEVICE void remove_announcements(u64* words, const Cell<S>& cell, u64 own,
+                                      const CellAccess& access, bool acquires, const Past& past) {
+#pragma unroll
+  for (unsigned i = 1; i < S; ++i) {
+    u64 mark = cell.word[i];
+    if (mark == 0 || is_sync(mark) || record_mask(mark) != 0 || mark == own) continue;
+    bool known = record_writes(mark) && acquires && access.cover_each_other(mark, past);
+    // Whatever has become of it meanwhile goes, too.
+    if (!known) ptx::exchange_relaxed_system(words + i, u64(0));
+  }
+}
+
+// Tells the races of the words of `which`.
+template <unsigned S>
+GSAN_DEVICE void report_all(Cta cta, const Cell<S>& cell, const CellAccess& access, u32 which,
+                            u64 granule, Position position) {
+#pragma unroll
+  for (unsigned i = 0; i < S; ++i) {
+    if (which >> i & 1) report(cta, {cell.word[i], access, granule, position});
+  }
+}
+
+// A strong access ends; `access` says what came of it. Words that changed since begin are not checked.
+// Returns the limit that was met, or kNoLoss.
+template <unsigned S>
+GSAN_DEVICE u32 finish(Cta cta, u64* words, const Announced& announced, u64 found_first, u64 mark,
+                       const CellAccess& access, bool acquires, const Past& past,
+                       const Sampler& sampler, u64 granule, Position position) {
+  u32 place = announced.place;
+  Cell<S> cell = Cell<S>::load(words);
+  bool holds = false;
+  u32 unchanged = cell.word[0] == found_first;
+#pragma unroll
+  for (unsigned i = 1; i < S; ++i) {
+    holds |= i == place && cell.word[i] == mark;
+    if (digest(cell.word[i]) == announced.digests[i - 1]) unchanged |= 1u << i;
+  }
+  if (access.reads()) remove_announcements(words, cell, mark, access, acquires, past);
+  if (holds) {
+#pragma unroll
+    for (unsigned i = 1; i < S; ++i) {
+      if (i == place) cell.word[i] = announced.evicted;
+    }
+    unchanged |= 1u << place;
+  } else if (place != 0 && announced.evicted != 0) {
+    Cell<S> evicted = {};
+    evicted.word[1] = announced.evicted;
+    report_all(cta, evicted, access, survey(evicted, access, past).racing, granule, position);
+  }
+  Survey found = survey(cell, access, past);
+  report_all(cta, cell, access, found.racing & unchanged, granule, position);
+  if (!access.writes()) {
+    // Nothing was written after all.
+    if (holds) ptx::compare_exchange_relaxed_system(words + place, mark, announced.evicted);
+    return update(words, cell, found, access, past, sampler);
+  }
+  u32 gone = found.observed | found.superseded;
+  if (holds) gone &= ~(1u << place);
+  if (found.equal) {
+    if (holds) ptx::compare_exchange_relaxed_system(words + place, mark, u64(0));
+    clear(words, cell.word[0], gone & found.observed);
+    return kNoLoss;
+  }
+  bool recorded =
+      holds && ptx::compare_exchange_relaxed_system(words + place, mark, access.record) == mark;
+  if (!recorded) {
+    clear(words, cell.word[0], gone & found.observed);
+    return GSAN_LOSS_WRITE_EVICTED;
+  }
+  clear(words, cell.word[0], gone);
+  u32 free = found.empty | found.observed | found.superseded | found.covered;
+  return free >> place & 1 ? kNoLoss : GSAN_LOSS_WRITE_EVICTED;
+}
+
+// Whether an access of `bytes` bytes is one that an event can name.
+template <unsigned S>
+GSAN_DEVICE bool can_be_named(Cta cta, const AddressSpace<S>& space, u64 address, u32 bytes) {
+  u64 region = reinterpret_cast<u64>(cta.region.globals);
+  return bytes != 0 && (address & (kGranule - 1)) + bytes <= GSAN_EVENT_MAX_BYTES &&
+         (address - space.real_base) >> GSAN_EVENT_OFFSET_BITS == 0 &&
+         region >> GSAN_EVENT_REGION_SHIFT << GSAN_EVENT_REGION_SHIFT == region &&
+         region >> GSAN_EVENT_REGION_SHIFT >> (64 - GSAN_EVENT_OFFSET_BITS) == 0;
+}
+
+// What is not checked may have brought something.
+GSAN_COLD void begin_unchecked(Cta cta, bool acquires, u32 loss) {
+  if (acquires) {
+    cta.learn_everything(loss);
+    ptx::local_or(&cta.state->flags, GSAN_THREAD_CHANGED);
+    cta.touch();
+  } else {
+    count(cta.region, loss);
+  }
+}
+
+// A strong access is about to be executed. By the lanes that make one.
+template <unsigned S>
+GSAN_COLD void begin_strong(Cta cta, gsan_atomic_event* event, u64 address, u32 bytes, bool reads,
+                            Strong strong) {
+  event->access = 0;
+  if (cta.state->descriptor == 0) return;
+  AddressSpace<S> space(cta.region.globals->constants);
+  if (!space.is_managed(address)) {
+    return begin_unchecked(cta, strong.acquires && reads, GSAN_LOSS_UNMANAGED);
+  }
+  if (!can_be_named(cta, space, address, bytes)) {
+    return begin_unchecked(cta, strong.acquires && reads, GSAN_LOSS_NOT_INSTRUMENTED);
+  }
+  Warp warp = Warp::current();
+  u32 offset = u32(address) & (kGranule - 1);
+  u64 granule = address - offset;
+  u32 mask = bytes_between(offset, offset + bytes);
+  u64* words = space.shadow(granule, cta.region.globals->constants.reserve_base);
+  Released own = {};
+  if (warp.any(strong.releases)) own = publish(cta, warp);
+  u64 found = load_acquire(cta.region, words);
+  u64 left = release_into(cta, warp, words, strong.releases, own, mask, strong.scope, found);
+  u32 epoch = strong.releases ? own.epoch : cta.has_slot() ? cta.touch() : 0;
+  Announced announced;
+  if (cta.has_slot()) {
+    CellAccess access = {make_record(cta.thread(), epoch, mask, true, strong.scope, 0),
+                         GSAN_RACE_WRITE | (reads ? u32(GSAN_RACE_READ) : 0), strong.scope};
+    u64 mark = announcement(cta, epoch, strong.releases, strong.scope);
+    Sampler sampler = {cta.region.globals->constants.seed, granule / kGranule};
+    Past past(cta);
+    u32 same = ptx::alike(warp.lanes, granule);
+    u32 turn = Warp::before(same);
+    u32 turns = warp.largest(ptx::count_bits(same));
+    for (u32 now = 0; now < turns; ++now) {
+      if (now == turn) announced = announce<S>(words, access, mark, past, sampler);
+      warp.meet();
+    }
+  }
+  event->access = reinterpret_cast<u64>(cta.region.globals) >> GSAN_EVENT_REGION_SHIFT
+                      << GSAN_EVENT_OFFSET_BITS |
+                  (address - space.real_base);
+  event->found = found;
+  event->evicted = announced.evicted;
+  bool published = acquired_key(left) != acquired_key(found) || is_sync(left) != is_sync(found);
+  event->begun = u64(announced.place) << GSAN_EVENT_PLACE_SHIFT |
+                 u64(epoch) << GSAN_THREAD_PUBLISHED_EPOCH_SHIFT |
+                 (published ? GSAN_THREAD_PUBLISHED | sync_token(left) : 0);
+  for (u32 i = 0; i < 3; ++i) event->digests[i] = announced.digests[i];
+  event->bytes = u16(bytes);
+  // Whoever observes the value sees the announcement, and what was published.
+  fence_at(strong.scope);
+}
+
+// The generation of the sequence that a sync record tells of; false if it is no longer known.
+GSAN_DEVICE bool generation_of(Cta cta, u64 sync, u32& generation) {
+  Region home = cta.region.of_device(cta.region.device_of(record_thread(sync)));
+  Publication publication;
+  if (!Publications{home}.read(sync_token(sync), publication)) return false;
+  generation = publication.generation();
+  return true;
+}
+
+// An acquire returned a value that one of the release sequences may have brought which the sync word
+// tells of: as it was `found`, as it is `now`, or in between. Lanes for which `acquires` does not hold
+// only take part.
+GSAN_COLD void observe(Cta cta, Warp warp, bool acquires, u64 found, u64 left, u64 now, u32 mask,
+                       u32 scope) {
+  auto may_have_been_read = [&](u64 sync) {
+    return is_sync(sync) && (record_mask(sync) & mask) != 0 && reaches(cta, sync, scope);
+  };
+  bool first = acquires && may_have_been_read(found);
+  bool second = false, everything = false;
+  if (acquires && is_sync(now)) {
+    if (is_sync(left) && acquired_key(left) == acquired_key(now)) {
+      second = may_have_been_read(now);
+    } else if (scope != GSAN_SCOPE_CTA) {
+      // Others released meanwhile. Their parts are not told apart: any may have been read.
+      u32 of_now = 0, of_left = 0;
+      bool continued = generation_of(cta, now, of_now);
+      if (!is_sync(left)) {
+        continued = continued && of_now == 0;
+      } else {
+        continued = continued && generation_of(cta, left, of_left) && of_left == of_now;
+      }
+      second = continued;
+      // One sequence has ended and another begun: what was in between is not known.
+      everything = !continued;
+    }
+  }
+  for (u32 step = 0; step < 2; ++step) {
+    bool takes = step == 0 ? first : second;
+    u64 sync = step == 0 ? found : now;
+    for (u32 turns = warp.ballot(takes); turns != 0;) {
+      u64 one = warp.share(sync, ptx::lowest(turns));
+      acquire(cta, warp, one);
+      turns &= ~warp.ballot(takes && acquired_key(sync) == acquired_key(one));
+    }
+  }
+  if (warp.any(everything)) acquire_everything_so_far(cta, warp);
+}
+
+// The strong access begun was executed. By the lanes that made one.
+template <unsigned S>
+GSAN_COLD void end_strong(const gsan_atomic_event* event, bool wrote, bool is_rmw, Strong strong,
+                          Position position) {
+  if (event->access == 0) return;
+  u64 region = event->access >> GSAN_EVENT_OFFSET_BITS << GSAN_EVENT_REGION_SHIFT;
+  Cta cta = Cta::current(reinterpret_cast<gsan_global_state*>(region));
+  Warp warp = Warp::current();
+  AddressSpace<S> space(cta.region.globals->constants);
+  u64 address = space.real_base + (event->access & ((u64(1) << GSAN_EVENT_OFFSET_BITS) - 1));
+  u32 offset = u32(address) & (kGranule - 1);
+  u64 granule = address - offset;
+  u32 mask = bytes_between(offset, offset + event->bytes);
+  u64* words = space.shadow(granule, cta.region.globals->constants.reserve_base);
+  bool returns_value = is_rmw || !wrote;
+  u64 begun = event->begun;
+  fence_at(strong.scope);
+  bool acquires = strong.acquires && returns_value;
+  if (warp.any(acquires)) {
+    u64 left = event->found;
+    if (begun & GSAN_THREAD_PUBLISHED) {
+      left = make_sync(publisher(cta), mask, strong.scope, begun & kLastToken);
+    }
+    u64 now = load_acquire(cta.region, words);
+    observe(cta, warp, acquires, event->found, left, now, mask, strong.scope);
+  }
+  if (is_rmw && !wrote && strong.releases) count(cta.region, GSAN_LOSS_FAILED_RELEASE);
+  if (!cta.has_slot()) return;
+  u32 epoch = u32(begun >> GSAN_THREAD_PUBLISHED_EPOCH_SHIFT) & GSAN_CLOCK_EPOCH_MAX;
+  u32 site = find_site(cta, position);
+  u32 action = (returns_value ? u32(GSAN_RACE_READ) : 0) | (wrote ? u32(GSAN_RACE_WRITE) : 0);
+  CellAccess access = {make_record(cta.thread(), epoch, mask, wrote, strong.scope, site), action,
+                       strong.scope};
+  Announced announced;
+  announced.place = u32(begun >> GSAN_EVENT_PLACE_SHIFT);
+  announced.evicted = event->evicted;
+  for (u32 i = 0; i < 3; ++i) announced.digests[i] = event->digests[i];
+  u64 mark = announcement(cta, epoch, strong.releases, strong.scope);
+  Sampler sampler = {cta.region.globals->constants.seed, granule / kGranule};
+  Past past(cta);
+  u32 loss = kNoLoss;
+  u32 same = ptx::alike(warp.lanes, granule);
+  u32 turn = Warp::before(same);
+  u32 turns = warp.largest(ptx::count_bits(same));
+  for (u32 now = 0; now < turns; ++now) {
+    if (now == turn) {
+      loss = finish<S>(cta, words, announced, event->found, mark, access, acquires, past, sampler,
+                       granule, position);
+    }
+    warp.meet();
+  }
+  u32 checked = ptx::sum(warp.lanes, 1);
+  u32 lost = ptx::sum(warp.lanes, u32(loss == GSAN_LOSS_READ_NOT_SAMPLED) |
+                                      u32(loss == GSAN_LOSS_WRITE_EVICTED) << 16);
+  if (!warp.leads()) return;
+  u32 before = ptx::local_add(&cta.state->accesses, checked);
+  if (before + checked < before) {
+    ptx::add_relaxed(&cta.region.globals->accesses.value, u64(1) << 32);
+  }
+  if (lost == 0) return;
+  ptx::local_add(&cta.state->not_sampled, lost & 0xffff);
+  ptx::local_add(&cta.state->evicted, lost >> 16);
+}
+
+}  // namespace gsan

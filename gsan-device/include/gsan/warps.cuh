@@ -1,0 +1,42 @@
+// The lanes of a warp that call together. What they do together must be the same for all: the first
+// of them reads what others may change, and shares it.
+#pragma once
+
+#include "gsan/ptx.cuh"
+
+namespace gsan {
+
+struct Warp {
+  u32 lanes;
+
+  // Those that are here now; others of the warp may be elsewhere.
+  GSAN_DEVICE static Warp current() { return {ptx::active_lanes()}; }
+
+  // The calling lane alone.
+  GSAN_DEVICE static Warp single() { return {1u << ptx::lane()}; }
+
+  GSAN_DEVICE u32 first() const { return ptx::lowest(lanes); }
+  GSAN_DEVICE bool leads() const { return ptx::lane() == first(); }
+  GSAN_DEVICE u32 size() const { return ptx::count_bits(lanes); }
+  // How many of `some` lanes come before the calling one.
+  GSAN_DEVICE static u32 before(u32 some) {
+    return ptx::count_bits(some & ((1u << ptx::lane()) - 1));
+  }
+  GSAN_DEVICE u32 rank() const { return before(lanes); }
+
+  GSAN_DEVICE u32 share(u32 value, u32 from) const { return ptx::share(lanes, value, from); }
+  GSAN_DEVICE u64 share(u64 value, u32 from) const {
+    u32 low = share(u32(value), from);
+    return u64(share(u32(value >> 32), from)) << 32 | low;
+  }
+  // What the first lane has.
+  GSAN_DEVICE u32 share(u32 value) const { return share(value, first()); }
+  GSAN_DEVICE u64 share(u64 value) const { return share(value, first()); }
+
+  GSAN_DEVICE u32 ballot(bool condition) const { return ptx::ballot(lanes, condition); }
+  GSAN_DEVICE bool any(bool condition) const { return ballot(condition) != 0; }
+  GSAN_DEVICE u32 largest(u32 value) const { return ptx::largest(lanes, value); }
+  GSAN_DEVICE void meet() const { ptx::meet(lanes); }
+};
+
+}  // namespace gsan
