@@ -163,7 +163,7 @@ impl<const S: usize> CompressedDetector<S> {
     /// The words of the cell of the granule that `address` lies in; `None` if it was never accessed.
     pub fn cell_words(&self, address: u64) -> Option<[u64; S]> {
         let words = self.shadow.get(&(address / GRANULE))?;
-        Some(Cell::new(&**words).load())
+        Some(Cell::new(words).load())
     }
 
     fn launch(&mut self, launch: &Launch) -> Result<(), EventError> {

@@ -132,6 +132,7 @@ struct Part {
   Region home;
 };
 
+// kFull: there was no room for some; kOverwritten: the rest is missing.
 enum class Taken : u32 { kAll, kFull, kOverwritten };
 
 // Adds a part to `target`, or, if that is null, to the CTA's private clock, which is made when there is
@@ -213,9 +214,10 @@ GSAN_DEVICE Part single_part(Place place, u32 entry) {
 }
 
 // Calls `body(part)` with the entries of a clock. `state` is that of the snapshot it is. Stops when
-// `body` returns something else than kAll. The lanes see the same headers.
+// `body` returns kOverwritten. The lanes see the same headers.
 template <class F>
 GSAN_DEVICE Taken for_each_part(Vector clock, Warp warp, u64* state, u64 index, F body) {
+  Taken all = Taken::kAll;
   for (u32 segment = 0; segment < clock.segments(); ++segment) {
     u32 header = 0;
     if (warp.leads()) header = load_acquire(clock.region, clock.header(segment));
@@ -224,13 +226,14 @@ GSAN_DEVICE Taken for_each_part(Vector clock, Warp warp, u64* state, u64 index, 
     Part part = {clock.entries(segment), Vector::bank(header), 0,     clock.length(header), true, 0,
                  state,                  index,                clock.region};
     Taken taken = body(part);
-    if (taken != Taken::kAll) return taken;
+    if (taken == Taken::kOverwritten) return taken;
+    if (taken == Taken::kFull) all = taken;
   }
-  return Taken::kAll;
+  return all;
 }
 
 // Adds what a snapshot says to `target`, as take_part does, and gives its checkpoint, if any, to
-// `checkpoint` first.
+// `checkpoint` first, which may refuse it.
 template <class F>
 GSAN_DEVICE Taken take_snapshot(Cta cta, Warp warp, Region home, u32 snapshot, u32* target,
                                 u32 taken, F checkpoint) {
@@ -248,7 +251,7 @@ GSAN_DEVICE Taken take_snapshot(Cta cta, Warp warp, Region home, u32 snapshot, u
   if (warp.share(there) == 0) return Taken::kOverwritten;
   index = warp.share(index);
   named = warp.share(named);
-  if (named != kNoCheckpoint && !checkpoint(named)) return Taken::kFull;
+  if (named != kNoCheckpoint && !checkpoint(named)) return Taken::kOverwritten;
   return for_each_part(clock, warp, state.word, index, [&](const Part& part) {
     return take_part(cta, warp, part, target, true, taken);
   });

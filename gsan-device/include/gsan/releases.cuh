@@ -328,8 +328,10 @@ GSAN_COLD bool joined_publication(Cta cta, Warp warp, u64 found, Released own,
 #pragma unroll
     for (u32 i = 0; i < 2; ++i) {
       if (snapshots[i] == 0) continue;
-      filled &= take_snapshot(cta, warp, home, snapshots[i], clock.words, taken,
-                              add_checkpoint) == Taken::kAll;
+      Taken taken_all = take_snapshot(cta, warp, home, snapshots[i], clock.words, taken,
+                                      add_checkpoint);
+      filled &= taken_all == Taken::kAll;
+      if (taken_all == Taken::kOverwritten) break;
     }
   } else {
     filled = add_checkpoint(covering_checkpoint(cta, warp, home, sync_token(found)));
