@@ -1,7 +1,7 @@
 //! The costs that decide how fast a checked program runs: one access to one cell, one merge.
 
 use std::hint::black_box;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use gsan_core::atomics::words;
@@ -55,14 +55,22 @@ fn cells<const S: usize>(criterion: &mut Criterion) {
     // As many cells as stay in the first-level cache.
     let shadow: Vec<AtomicU64> = words(256 * S, 0);
     let mut group = criterion.benchmark_group(format!("cell of {S}"));
-    let mut each = |name, steps: &[CellAccess]| {
+    let mut each = |name, steps: &[CellAccess], ages: bool| {
+        for word in &shadow {
+            word.store(0, Relaxed);
+        }
         let mut index = 0;
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
                 for step in steps {
+                    let mut step = *step;
+                    if ages {
+                        step.epoch =
+                            Epoch::new(11 + (index as u32 >> 8) % 0x10_0000).expect("24 bits");
+                    }
                     let cell = Cell::<_, S>::of(&shadow, index % 256).expect("in the shadow");
                     let sampler = Sampler::new(1, index as u64);
-                    let met = cell.access(black_box(step), &past, sampler, |race| {
+                    let met = cell.access(black_box(&step), &past, sampler, |race| {
                         black_box(race);
                     });
                     black_box(met);
@@ -72,15 +80,20 @@ fn cells<const S: usize>(criterion: &mut Criterion) {
         });
     };
     let old = [access(1, 5, Action::Read), access(2, 6, Action::Write)];
-    each("read again", &[access(7, 11, Action::Read)]);
+    let own = [Action::Read, Action::Write].map(|action| access(7, 11, action));
+    each("read again", &own[..1], false);
     each(
         "write, then read by a later kernel",
-        &[old[1], access(7, 11, Action::Read)],
+        &[old[1], own[0]],
+        false,
     );
     each(
         "read, then write by a later kernel",
-        &[old[0], access(7, 11, Action::Write)],
+        &[old[0], own[1]],
+        false,
     );
+    // Nothing is there already: each access replaces the records of the round before.
+    each("read and write in a new epoch", &own, true);
     group.finish();
 }
 

@@ -78,25 +78,27 @@ impl CellAccess {
         })
     }
 
-    /// What the current access does to `earlier`, or `None` when neither writes.
-    #[inline]
-    const fn kind(&self, earlier: Record) -> Option<RaceKind> {
-        let action = if earlier.write() {
-            Action::Write
-        } else {
-            Action::Read
-        };
-        RaceKind::of(action, self.action)
+    /// The race with `earlier`, with which it conflicts: one of the two writes.
+    #[cold]
+    fn conflict(&self, earlier: Record) -> Conflict {
+        Conflict {
+            earlier,
+            kind: match (earlier.write(), self.action.reads()) {
+                (false, _) => RaceKind::WriteAfterRead,
+                (true, true) => RaceKind::ReadAfterWrite,
+                (true, false) => RaceKind::WriteAfterWrite,
+            },
+            mask: earlier.mask() & self.mask,
+        }
     }
 
     /// Whether every access that `earlier` could race with, and that is not ordered after the
     /// current one, races with the current one as well. `earlier` is ordered before it and
-    /// covered by it.
+    /// covered by it, and a read unless the current one writes.
     #[inline]
     fn supersedes(&self, earlier: Record, past: &impl Past) -> bool {
-        (self.action.writes() || !earlier.write())
-            && (self.scope == RecordScope::NotAtomic
-                || (self.scope <= earlier.scope() && past.is_same_device(earlier.thread())))
+        self.scope == RecordScope::NotAtomic
+            || (self.scope <= earlier.scope() && past.is_same_device(earlier.thread()))
     }
 
     /// Whether both are atomic and each scope covers both threads.
@@ -183,9 +185,37 @@ impl<'a, A: Atomic<Value = u64>, const S: usize> Cell<'a, A, S> {
         sampler: Sampler,
         race: impl FnMut(Conflict),
     ) -> Option<Loss> {
+        if access.scope == RecordScope::NotAtomic {
+            self.apply::<true>(access, past, sampler, race)
+        } else {
+            self.access_strong(access, past, sampler, race)
+        }
+    }
+
+    /// Out of line, to leave the registers to ordinary accesses.
+    #[inline(never)]
+    fn access_strong(
+        self,
+        access: &CellAccess,
+        past: &impl Past,
+        sampler: Sampler,
+        race: impl FnMut(Conflict),
+    ) -> Option<Loss> {
+        self.apply::<false>(access, past, sampler, race)
+    }
+
+    /// `WEAK` says whether the access is an ordinary one.
+    #[inline(always)]
+    fn apply<const WEAK: bool>(
+        self,
+        access: &CellAccess,
+        past: &impl Past,
+        sampler: Sampler,
+        race: impl FnMut(Conflict),
+    ) -> Option<Loss> {
         let words = self.load();
-        let survey = survey(&words, access, past, ALL, race);
-        self.update(words, &survey, access, past, sampler)
+        let survey = survey::<S, WEAK>(&words, access, past, ALL, race);
+        self.update::<WEAK>(words, &survey, access, past, sampler)
     }
 
     /// Takes `mask` off the sync record of word 0, if there is one. Returns what is there then.
@@ -214,7 +244,7 @@ impl<'a, A: Atomic<Value = u64>, const S: usize> Cell<'a, A, S> {
 
     /// Changes the cell as the access requires.
     #[inline]
-    fn update(
+    fn update<const WEAK: bool>(
         self,
         mut words: [u64; S],
         survey: &Survey,
@@ -223,18 +253,18 @@ impl<'a, A: Atomic<Value = u64>, const S: usize> Cell<'a, A, S> {
         sampler: Sampler,
     ) -> Option<Loss> {
         let writes = access.action.writes();
-        if writes && access.scope == RecordScope::NotAtomic && survey.sync {
+        if WEAK && writes && survey.sync {
             words[0] = self.clear_sync(words[0], access.mask);
         }
         if survey.equal {
-            self.clear(&words, survey.observed);
+            self.clear(words[0], survey.observed);
             return None;
         }
-        let free = survey.superseded | survey.observed | survey.empty;
+        let free = survey.superseded | survey.observed | empty(&words);
         let mut loss = None;
         let target = match first(free & !1).or(first(free)).or(first(survey.covered)) {
             Some(target) => target,
-            None => match victim(&words, access, past, sampler) {
+            None => match victim(words, access, past, sampler) {
                 Ok((target, met)) => {
                     loss = Some(met);
                     target
@@ -242,27 +272,27 @@ impl<'a, A: Atomic<Value = u64>, const S: usize> Cell<'a, A, S> {
                 Err(met) => return Some(met),
             },
         };
-        self.replace(target, words[target], access.record().bits());
+        self.replace(target, words[0], access.record().bits());
         let superseded = if writes { survey.superseded } else { 0 };
-        self.clear(&words, (survey.observed | superseded) & !(1 << target));
+        self.clear(words[0], (survey.observed | superseded) & !(1 << target));
         loss
     }
 
-    /// Empties the words of `which`.
+    /// Empties the words of `which`. `first_word` is what word 0 held.
     #[inline]
-    fn clear(self, words: &[u64; S], mut which: u8) {
+    fn clear(self, first_word: u64, mut which: u8) {
         while let Some(index) = first(which) {
-            self.replace(index, words[index], 0);
+            self.replace(index, first_word, 0);
             which &= which - 1;
         }
     }
 
-    /// Writes word `index`, which held `found`. Word 0 stays as it is if it has changed.
+    /// Writes word `index`. Word 0 stays as it is if it does not hold `first_word` any more.
     #[inline]
-    fn replace(self, index: usize, found: u64, new: u64) {
+    fn replace(self, index: usize, first_word: u64, new: u64) {
         if index == 0 {
             // A change in between wins: its record is as good as this one.
-            let _ = self.words[0].compare_exchange(found, new, Relaxed, Relaxed);
+            let _ = self.words[0].compare_exchange(first_word, new, Relaxed, Relaxed);
         } else {
             self.words[index].store(new, Relaxed);
         }
@@ -277,10 +307,8 @@ const ALL: u8 = u8::MAX;
 struct Survey {
     /// The access's own record is there.
     equal: bool,
-    /// Word 0 holds a sync record.
+    /// Word 0 holds a sync record with some of the bytes.
     sync: bool,
-    /// Nothing is there.
-    empty: u8,
     /// Forgetting the record loses nothing.
     superseded: u8,
     /// An atomic write that the access observed.
@@ -289,9 +317,10 @@ struct Survey {
     covered: u8,
 }
 
-/// Looks at every word, and checks those of `checked`.
+/// Looks at every word, and checks those of `checked`. `WEAK` says whether the access is an
+/// ordinary one: it observes nothing, and supersedes what is ordered before it and covered.
 #[inline]
-fn survey<const S: usize>(
+fn survey<const S: usize, const WEAK: bool>(
     words: &[u64; S],
     access: &CellAccess,
     past: &impl Past,
@@ -299,62 +328,67 @@ fn survey<const S: usize>(
     mut race: impl FnMut(Conflict),
 ) -> Survey {
     let new = access.record().bits();
-    let mut survey = Survey {
-        equal: words.contains(&new),
-        ..Survey::default()
-    };
+    let bytes = Word::bits_of_mask(access.mask);
+    let mut survey = Survey::default();
+    // What the bits alone say, without a branch: most words are empty, or about other bytes, or
+    // the record of the same access.
+    let mut met = 0;
     for (index, &word) in words.iter().enumerate() {
-        let bit = 1 << index;
-        let record = match Word::from_bits(word) {
-            Word::Empty => {
-                survey.empty |= bit;
-                continue;
-            }
-            Word::Sync(_) => {
-                survey.sync |= index == 0;
-                continue;
-            }
-            Word::Ordinary(record) => record,
-        };
-        let mask = record.mask() & access.mask;
-        if mask == 0 || word == new {
+        survey.equal |= word == new;
+        met |= u8::from(word & bytes != 0 && word != new) << index;
+    }
+    let writes = access.action.writes();
+    while let Some(index) = first(met) {
+        let bit = met & met.wrapping_neg();
+        met ^= bit;
+        let word = words[index];
+        if Word::is_sync(word) {
+            survey.sync |= index == 0;
             continue;
         }
-        let kind = access.kind(record);
-        let atomic = access.cover_each_other(record, past);
+        let record = Record::from_bits(word);
+        let conflicts = writes || record.write();
+        let atomic = !WEAK && access.cover_each_other(record, past);
         let observes =
             atomic && access.action.reads() && record.write() && record.mask() == access.mask;
-        if survey.equal && !observes && (atomic || kind.is_none()) {
+        if survey.equal && !observes && (atomic || !conflicts) {
             continue;
         }
         if past.is_ordered(record.thread(), record.epoch()) {
-            if mask == record.mask() {
-                if access.supersedes(record, past) {
-                    survey.superseded |= bit;
-                } else if access.action.writes() || !record.write() {
-                    survey.covered |= bit;
-                }
+            if record.mask() & !access.mask != 0 {
+                continue;
+            }
+            let stands_for = writes || !record.write();
+            if stands_for && (WEAK || access.supersedes(record, past)) {
+                survey.superseded |= bit;
+            } else if stands_for {
+                survey.covered |= bit;
             }
         } else if observes {
             survey.observed |= bit;
-        } else if let (Some(kind), false) = (kind, atomic)
-            && checked & bit != 0
-        {
-            race(Conflict {
-                earlier: record,
-                kind,
-                mask,
-            });
+        } else if conflicts && !atomic && checked & bit != 0 {
+            race(access.conflict(record));
         }
     }
     survey
+}
+
+/// The words that hold nothing; a bit for each.
+#[inline]
+fn empty<const S: usize>(words: &[u64; S]) -> u8 {
+    let bit = |(index, &word): (usize, &u64)| u8::from(word == 0) << index;
+    words
+        .iter()
+        .enumerate()
+        .map(bit)
+        .fold(0, |all, bit| all | bit)
 }
 
 /// Which word gives way when none is free, or that the access is not recorded; either way, which
 /// limit was met.
 #[cold]
 fn victim<const S: usize>(
-    words: &[u64; S],
+    words: [u64; S],
     access: &CellAccess,
     past: &impl Past,
     sampler: Sampler,

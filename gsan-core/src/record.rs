@@ -158,6 +158,12 @@ impl Record {
         )
     }
 
+    /// The record in a word that is one.
+    #[inline]
+    pub(crate) const fn from_bits(bits: u64) -> Record {
+        Record(bits)
+    }
+
     /// Who.
     #[inline]
     pub const fn thread(self) -> ThreadId {
@@ -338,6 +344,18 @@ impl Word {
         } else {
             Word::Sync(SyncRecord(bits))
         }
+    }
+
+    /// Whether the word `bits` is a sync record.
+    #[inline]
+    pub const fn is_sync(bits: u64) -> bool {
+        bits >> SYNC_SHIFT & 1 != 0
+    }
+
+    /// The bits of a word that say that it is about the bytes of `mask`.
+    #[inline]
+    pub const fn bits_of_mask(mask: u8) -> u64 {
+        (mask as u64) << MASK_SHIFT
     }
 
     /// The bits of the word.

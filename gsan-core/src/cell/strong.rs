@@ -60,8 +60,9 @@ impl<A: Atomic<Value = u64>, const S: usize> Cell<'_, A, S> {
         if !access.action.writes() {
             return announced;
         }
-        let survey = survey(&words, access, past, 0, |_| {});
-        let free = (survey.empty | survey.superseded | survey.covered) & !1;
+        let survey = survey::<S, false>(&words, access, past, 0, |_| {});
+        let empty = empty(&words);
+        let free = (empty | survey.superseded | survey.covered) & !1;
         let victim = || {
             let evictable = |(index, word): (usize, &u64)| {
                 let record = Word::from_bits(*word).ordinary()?;
@@ -74,7 +75,7 @@ impl<A: Atomic<Value = u64>, const S: usize> Cell<'_, A, S> {
         if survey.equal {
             return announced;
         }
-        let first_empty = first(survey.empty & !1);
+        let first_empty = first(empty & !1);
         if let Some(place) = first_empty.or_else(|| first(free)).or_else(victim) {
             announced.place = place as u8;
             announced.mark = Record::new(RecordFields {
@@ -123,9 +124,9 @@ impl<A: Atomic<Value = u64>, const S: usize> Cell<'_, A, S> {
                 1 => announced.evicted,
                 _ => 0,
             });
-            super::survey::<S>(&evicted, access, past, ALL, &mut race);
+            super::survey::<S, false>(&evicted, access, past, ALL, &mut race);
         }
-        let survey = survey(&words, access, past, unchanged, race);
+        let survey = survey::<S, false>(&words, access, past, unchanged, race);
         if !access.action.writes() {
             if holds {
                 // Nothing was written after all.
@@ -136,7 +137,7 @@ impl<A: Atomic<Value = u64>, const S: usize> Cell<'_, A, S> {
                     Relaxed,
                 );
             }
-            return self.update(words, &survey, access, past, sampler);
+            return self.update::<false>(words, &survey, access, past, sampler);
         }
         let mut gone = survey.observed | survey.superseded;
         if holds {
@@ -146,7 +147,7 @@ impl<A: Atomic<Value = u64>, const S: usize> Cell<'_, A, S> {
             if holds {
                 let _ = self.words[place].compare_exchange(announced.mark, 0, Relaxed, Relaxed);
             }
-            self.clear(&words, gone & survey.observed);
+            self.clear(words[0], gone & survey.observed);
             return None;
         }
         let record = access.record().bits();
@@ -160,11 +161,11 @@ impl<A: Atomic<Value = u64>, const S: usize> Cell<'_, A, S> {
                 true
             };
         if !recorded {
-            self.clear(&words, gone & survey.observed);
+            self.clear(words[0], gone & survey.observed);
             return Some(Loss::WriteEvicted);
         }
-        self.clear(&words, gone);
-        let free = survey.empty | survey.observed | survey.superseded | survey.covered;
+        self.clear(words[0], gone);
+        let free = empty(&words) | survey.observed | survey.superseded | survey.covered;
         (free >> place & 1 == 0).then_some(Loss::WriteEvicted)
     }
 
