@@ -67,6 +67,10 @@ pub enum Essential {
     AtomicRecordCompared,
     /// Memory is zeroed before the ranks may launch again.
     RestartDone,
+    /// A place of the race ring, or of its filter, is taken only as it was found.
+    PlaceClaimed,
+    /// A place of the race ring is given back after its entry was read.
+    EntryTaken,
 }
 
 /// A kind of memory: its words and its fence.

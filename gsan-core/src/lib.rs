@@ -27,6 +27,7 @@ pub mod host_order;
 pub mod ids;
 pub mod loss;
 pub mod race;
+pub mod race_ring;
 pub mod record;
 pub mod reservoir;
 pub mod scope;
