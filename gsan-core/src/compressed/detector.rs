@@ -814,3 +814,6 @@ impl<const S: usize> Detector for CompressedDetector<S> {
         self.system.losses()
     }
 }
+
+#[cfg(test)]
+mod tests;
