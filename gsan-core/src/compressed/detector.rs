@@ -439,6 +439,12 @@ impl<const S: usize> CompressedDetector<S> {
         Ok(parts)
     }
 
+    /// The words of the cell of the granule at `address`, if anything touched it.
+    pub fn words(&self, address: u64) -> Option<[u64; S]> {
+        let words = self.shadow.get(&(address / GRANULE))?;
+        Some(Cell::new(words).load())
+    }
+
     fn cell(&self, granule: u64) -> Cell<'_, AtomicU64, S> {
         Cell::new(&self.shadow[&granule])
     }
