@@ -169,7 +169,7 @@ impl Allocator {
             .name("gsan-vmm".into())
             .spawn(move || {
                 let inner = &*for_worker;
-                reclaim::run(&inner.queue, &inner.driver, |place| inner.vacate(place))
+                reclaim::run(&inner.queue, &inner.driver, |places| inner.vacate(places))
             })
             .map_err(|e| BackendError::new("thread::spawn", Failure::Other, e.to_string()))?;
         Ok(Allocator {

@@ -22,6 +22,9 @@ const POLL: (Duration, Duration) = (Duration::from_micros(20), Duration::from_mi
 /// often before it sleeps until it is woken.
 const LINGER: (Duration, u32) = (Duration::from_micros(200), 50);
 
+/// How many places are vacated at once: those who allocate wait for the same lock.
+const MOST_PLACES: usize = 32;
+
 /// For how many arrivals the queue keeps room while there are none.
 const KEEP_ROOM: usize = 1024;
 
@@ -154,13 +157,14 @@ pub(crate) struct Leftover {
     pub(crate) in_use: Vec<Remains>,
 }
 
-/// The worker: gives back what arrives in `queue`, and calls `vacate` for each place that is free
-/// again. Returns after [`Queue::stop`].
-pub(crate) fn run(queue: &Queue, driver: &Driver, vacate: impl Fn(Place)) -> Leftover {
+/// The worker: gives back what arrives in `queue`, and calls `vacate` with the places that are free
+/// again, at most [`MOST_PLACES`] at a time. Returns after [`Queue::stop`].
+pub(crate) fn run(queue: &Queue, driver: &Driver, vacate: impl Fn(&[Place])) -> Leftover {
     let mut worker = Worker {
         driver,
         vacate,
         streams: HashMap::new(),
+        vacant: Vec::new(),
         stuck: Vec::new(),
         freed: 0,
     };
@@ -219,6 +223,8 @@ pub(crate) fn run(queue: &Queue, driver: &Driver, vacate: impl Fn(Place)) -> Lef
             }
         }
 
+        worker.vacate();
+
         if let Some(deadline) = stop {
             let done = worker.streams.is_empty() && queue.lock().arrived.is_empty();
             if done || Instant::now() >= deadline {
@@ -241,6 +247,8 @@ struct Worker<'d, V> {
     driver: &'d Driver,
     vacate: V,
     streams: HashMap<(Device, Stream), VecDeque<Waiting>>,
+    /// Places that are free and not vacated yet.
+    vacant: Vec<Place>,
     /// What could not be closed.
     stuck: Vec<Remains>,
     /// Bytes freed that the queue does not know of yet.
@@ -254,7 +262,7 @@ struct Waiting {
     remains: Remains,
 }
 
-impl<V: Fn(Place)> Worker<'_, V> {
+impl<V: Fn(&[Place])> Worker<'_, V> {
     /// The number of the oldest arrival that waits for its stream.
     fn oldest(&self) -> Option<u64> {
         let waiting = self.streams.values().filter_map(|queue| queue.front());
@@ -306,12 +314,22 @@ impl<V: Fn(Place)> Worker<'_, V> {
         }
     }
 
+    fn vacate(&mut self) {
+        if !self.vacant.is_empty() {
+            (self.vacate)(&self.vacant);
+            self.vacant.clear();
+        }
+    }
+
     fn close(&mut self, mut remains: Remains) {
         let bytes = remains.backing.bytes();
         match remains.backing.close(self.driver) {
             Ok(()) => {
                 self.freed += bytes;
-                (self.vacate)(remains.place);
+                self.vacant.push(remains.place);
+                if self.vacant.len() == MOST_PLACES {
+                    self.vacate();
+                }
             }
             Err(error) => {
                 self.freed += bytes - remains.backing.bytes();

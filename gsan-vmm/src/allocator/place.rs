@@ -143,15 +143,16 @@ impl Inner {
     /// Gives back what never became an allocation, now or later.
     pub(super) fn discard(&self, place: Place, mut backing: Backing) {
         match backing.close(&self.driver) {
-            Ok(()) => self.vacate(place),
+            Ok(()) => self.vacate(&[place]),
             Err(_) => self.queue.push(Remains::new(place, backing, Until::Now)),
         }
     }
 
-    /// Makes an address range free again.
-    pub(super) fn vacate(&self, place: Place) {
-        if place != Place::Apart {
-            self.slots().vacate(place);
+    /// Makes address ranges free again.
+    pub(super) fn vacate(&self, places: &[Place]) {
+        let mut slots = self.slots();
+        for &place in places {
+            slots.vacate(place);
         }
     }
 }
