@@ -58,12 +58,12 @@ GSAN_API void __triton_gsan_grid_dependency_wait(gsan_global_state* globals, con
   grid_dependency_wait(Cta::current(globals), {thread, threads, barrier_id});
 }
 
-GSAN_API void __triton_gsan_load_tensor(gsan_global_state* globals, const void* args, u32 count,
+GSAN_INLINE_API void __triton_gsan_load_tensor(gsan_global_state* globals, const void* args, u32 count,
                                       u32 bytes, const char* file, u32 line) {
   access_tensor<GSAN_RECORDS, GSAN_RACE_READ>(globals, args, count, bytes, {file, line});
 }
 
-GSAN_API void __triton_gsan_store_tensor(gsan_global_state* globals, const void* args, u32 count,
+GSAN_INLINE_API void __triton_gsan_store_tensor(gsan_global_state* globals, const void* args, u32 count,
                                        u32 bytes, const char* file, u32 line) {
   access_tensor<GSAN_RECORDS, GSAN_RACE_WRITE>(globals, args, count, bytes, {file, line});
 }

@@ -1,8 +1,8 @@
 // Tensor accesses: each lane has a few addresses of one size, with a mask.
 //
-// Whole granules are taken as they come, several cells being loaded before the first is checked.
-// Elements smaller than a granule are merged with those of neighbouring lanes, so that one lane
-// does the granule.
+// Nearly every element is whole granules, and nearly every record it meets is ordered before it by
+// what the CTA started with. That much is inline, several cells being loaded before the first is
+// checked; anything else is one call a granule, out of line, which begins again.
 #pragma once
 
 #include "gsan/address.cuh"
@@ -10,6 +10,8 @@
 #include "gsan/races.cuh"
 
 namespace gsan {
+
+constexpr u32 kWholeGranule = (1u << kGranule) - 1;
 
 // The elements of one lane.
 struct Elements {
@@ -21,168 +23,315 @@ struct Elements {
   u32 bytes;
 };
 
-// One call of a warp: everything that its accesses share.
+// Checks and records an access to a part of one granule, whatever is in the cell. `record` has the
+// mask.
+template <unsigned S, u32 Action>
+GSAN_COLD void access_granule(gsan_global_state* globals, u64 granule, u64 record,
+                              const char* file, u32 line) {
+  Cta cta = Cta::current(globals);
+  const gsan_constants& constants = globals->constants;
+  u64* words = AddressSpace<S>(constants).shadow(granule, constants.reserve_base);
+  Past past(cta);
+  CellAccess access = {record, Action, GSAN_SCOPE_NOT_ATOMIC};
+  Cell<S> cell = Cell<S>::load(words);
+  Survey found = survey(cell, access, past);
+#pragma unroll 1
+  for (u32 racing = found.racing; racing != 0; racing &= racing - 1) {
+    report(globals, cell.at(ptx::lowest(racing)), record, Action, granule, file, line);
+  }
+  u32 loss = update(words, cell, found, access, past, {constants.seed, granule / kGranule});
+  if (loss == GSAN_LOSS_READ_NOT_SAMPLED) ptx::local_add(&cta.state->not_sampled, 1);
+  if (loss == GSAN_LOSS_WRITE_EVICTED) ptx::local_add(&cta.state->evicted, 1);
+}
+
+// A read of a granule whose cell is full, with at least one read among its records, and nothing in it
+// that the read races with: of the readers the one with the largest number goes, which may be this
+// one. Returns false if the read has been recorded meanwhile, by another of the lane's elements.
+template <unsigned S>
+GSAN_COLD bool sample_read(gsan_global_state* globals, u64 granule, u64 record) {
+  const gsan_constants& constants = globals->constants;
+  u64* words = AddressSpace<S>(constants).shadow(granule, constants.reserve_base);
+  Cell<S> cell = Cell<S>::load(words);
+  Sampler sampler = {constants.seed, granule / kGranule};
+  u32 salt = sampler.salt();
+  u32 largest = Sampler::number(salt, record);
+  u32 target = S;
+  u64 found = 0;
+#pragma unroll
+  for (u32 i = 0; i < S; ++i) {
+    if (cell.word[i] == record) return false;
+    if (!is_read(cell.word[i])) continue;
+    u32 number = Sampler::number(salt, cell.word[i]);
+    if (number < largest || (number == largest && target == S)) continue;
+    largest = number;
+    target = i;
+    found = cell.word[i];
+  }
+  if (target != S) replace(words, target, found, record);
+  return true;
+}
+
+// values[index], from registers.
+template <u32 Count>
+GSAN_DEVICE u64 select(const u64 (&values)[Count], u32 index) {
+  u64 value = values[0];
+#pragma unroll
+  for (u32 i = 1; i < Count; ++i) value = i == index ? values[i] : value;
+  return value;
+}
+
+// What all accesses of one call share.
 template <unsigned S, u32 Action>
 struct Accesses {
   Cta cta;
-  AddressSpace<S> space;
-  Past past;
   Position position;
-  // The record of each access, without its mask.
+  u64 base;
+  AddressSpace<S> space;
+  // The record of an access to a whole granule.
   u64 record;
-  // How many granules were checked, reads not kept, and records evicted.
+  FrontierView frontier;
+  // How many granules were accessed; above, how many reads were sampled.
   u32 checked = 0;
-  u32 not_sampled = 0;
-  u32 evicted = 0;
+
+  static constexpr bool kWrites = Action & GSAN_RACE_WRITE;
+  static constexpr u32 kSampled = 1u << 16;
 
   GSAN_DEVICE Accesses(Cta cta, Position position)
-      : cta(cta), space(cta.region.globals->constants), past(cta), position(position) {
-    constexpr bool write = Action & GSAN_RACE_WRITE;
+      : cta(cta),
+        position(position),
+        base(cta.region.globals->constants.reserve_base),
+        space(cta.region.globals->constants),
+        frontier(cta) {
     u32 site = find_site(cta, position);
-    record = make_record(past.thread, cta.touch(), 0, write, GSAN_SCOPE_NOT_ATOMIC, site);
+    record = make_record(frontier.thread, cta.touch(), kWholeGranule, kWrites,
+                         GSAN_SCOPE_NOT_ATOMIC, site);
   }
 
-  GSAN_DEVICE void check(u64* words, const Cell<S>& cell, GranulePart part) {
-    CellAccess access = {record | part.mask << GSAN_RECORD_MASK_SHIFT, Action,
-                         GSAN_SCOPE_NOT_ATOMIC};
-    Survey found = survey(cell, access, past);
-    if (found.racing != 0) {
+  GSAN_DEVICE u64* shadow(u64 granule) const { return space.shadow(granule, base); }
+
+  enum Outcome : u32 { kDone, kSample, kUncommon };
+
+  // Checks an access to a whole granule if no record of its cell races with it and word 0 need not
+  // change. Then this is what survey and update come to, but for the sampling of reads.
+  GSAN_DEVICE Outcome check_common(u64* words, const Cell<S>& cell) {
+    bool common = true;
+    bool equal = false;
+    bool reads = false;
+    u32 free = 0;
+    u32 superseded = 0;
 #pragma unroll
-      for (unsigned i = 0; i < S; ++i) {
-        if (found.racing >> i & 1) report(cta, {cell.word[i], access, part.granule, position});
+    for (u32 i = 0; i < S; ++i) {
+      u64 word = cell.word[i];
+      if (word == 0) {
+        free |= 1u << i;
+        continue;
+      }
+      bool read = !record_writes(word);
+      bool ordered = has_bytes(word) && frontier.covers(word);
+      equal |= word == record;
+      if (kWrites) {
+        common &= ordered;
+        superseded |= 1u << i;
+      } else if (read) {
+        common &= has_bytes(word);
+        reads = true;
+        if (ordered) free |= 1u << i;
+      } else {
+        common &= ordered;
       }
     }
-    Sampler sampler = {cta.region.globals->constants.seed, part.granule / kGranule};
-    u32 loss = update(words, cell, found, access, past, sampler);
+    if (!common) return kUncommon;
+    if (equal) return kDone;
+    free |= superseded;
+    if (!kWrites && free == 0 && reads) return kSample;
+    free &= ~1u;
+    u32 target = free & (0u - free);
+    u32 rest = superseded & ~target;
+    if (free == 0 || (rest & 1) != 0) return kUncommon;
+#pragma unroll
+    for (u32 i = 1; i < S; ++i) {
+      if (((target | rest) >> i & 1) != 0) {
+        ptx::store_relaxed(words + i, (target >> i & 1) != 0 ? record : 0);
+      }
+    }
+    return kDone;
+  }
+
+  // What check_common left to do.
+  GSAN_DEVICE void check_uncommon(u64 granule, u64 record, Outcome outcome) {
+    if (outcome == kSample) {
+      if (sample_read<S>(cta.region.globals, granule, record)) checked += kSampled;
+    } else if (outcome == kUncommon) {
+      access_granule<S, Action>(cta.region.globals, granule, record, position.file, position.line);
+    }
+  }
+
+  GSAN_DEVICE void check_part(GranulePart part) {
+    if (part.mask == 0 || !space.is_managed(part.granule)) return;
     ++checked;
-    not_sampled += loss == GSAN_LOSS_READ_NOT_SAMPLED;
-    evicted += loss == GSAN_LOSS_WRITE_EVICTED;
+    Outcome outcome = kUncommon;
+    if (part.mask == kWholeGranule) {
+      u64* words = shadow(part.granule);
+      outcome = check_common(words, Cell<S>::load(words));
+    }
+    u64 bytes = (record & ~u64(kRecordMask)) | part.mask << GSAN_RECORD_MASK_SHIFT;
+    check_uncommon(part.granule, bytes, outcome);
   }
 
-  // Checks several parts, of different granules.
-  template <int N>
-  GSAN_DEVICE void check_all(const GranulePart (&parts)[N]) {
-    u64* words[N];
-    Cell<S> cells[N];
-    u64 base = cta.region.globals->constants.reserve_base;
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
-      bool checked = parts[i].mask != 0 && space.is_managed(parts[i].granule);
-      words[i] = checked ? space.shadow(parts[i].granule, base) : nullptr;
-      if (checked) cells[i] = Cell<S>::load(words[i]);
-    }
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
-      if (words[i] != nullptr) check(words[i], cells[i], parts[i]);
-    }
-  }
-
-  // Elements that are `Granules` whole granules each. Elements of one call may overlap: those of
+  // `Count` elements of `Granules` whole granules each. Elements of one call may overlap: those of
   // one lane then find each other's records, which are their own.
-  template <u32 Granules>
-  GSAN_DEVICE void whole(const Elements& elements) {
-    constexpr u32 kAtOnce = 4 / Granules;
-    for (u32 first = 0; first < elements.count; first += kAtOnce) {
-      GranulePart parts[4];
+  template <u32 Granules, u32 Count>
+  GSAN_DEVICE void check_few(const Elements& elements) {
+    u64 addresses[Count];
 #pragma unroll
-      for (u32 i = 0; i < kAtOnce; ++i) {
-        bool there = first + i < elements.count;
-        u64 address = there ? elements.addresses[first + i] : 0;
-        u32 mask = there && elements.masks[first + i] != 0 ? 0xff : 0;
+    for (u32 i = 0; i < Count; ++i) {
+      // The hardware refuses vectors that are not aligned: the kernel is about to end.
+      u64 address = elements.addresses[i] & ~(kGranule - 1);
+      addresses[i] = elements.masks[i] != 0 ? address : 0;
+    }
+    // Loops, though their length is known: what is in them is in the kernel once an access. What is
+    // not common waits until little else has to be kept.
+    u32 left = 0;
+#pragma unroll 1
+    for (u32 index = 0; index < Count; ++index) {
+      u64 address = select(addresses, index);
+      if (!space.is_managed(address, Granules * kGranule)) continue;
+      u64* words = shadow(address);
+      Cell<S> cells[Granules];
 #pragma unroll
-        for (u32 j = 0; j < Granules; ++j) {
-          parts[i * Granules + j] = {address + j * kGranule, mask};
-        }
+      for (u32 j = 0; j < Granules; ++j) cells[j] = Cell<S>::load(words + j * S);
+      checked += Granules;
+#pragma unroll
+      for (u32 j = 0; j < Granules; ++j) {
+        left |= check_common(words + j * S, cells[j]) << 2 * (index * Granules + j);
       }
-      check_all(parts);
+    }
+#pragma unroll 1
+    for (u32 index = 0; left != 0; ++index, left >>= 2) {
+      u64 address = select(addresses, index / Granules) + index % Granules * kGranule;
+      check_uncommon(address, record, Outcome(left & 3));
     }
   }
 
-  // Elements that lie within a granule, of 1, 2 or 4 bytes.
-  GSAN_DEVICE void within(const Elements& elements, u32 lanes) {
-    u32 lane = ptx::lane();
+  // Any number of elements, of any number of whole granules each.
+  GSAN_DEVICE void check_many(const Elements& elements) {
+#pragma unroll 1
     for (u32 i = 0; i < elements.count; ++i) {
-      u64 address = elements.addresses[i];
-      u32 offset = u32(address) & (kGranule - 1);
-      GranulePart part = {address - offset, 0};
-      if (elements.masks[i] != 0) part.mask = bytes_between(offset, offset + elements.bytes);
-      for (u32 distance = 1; distance * elements.bytes < kGranule; distance *= 2) {
-        u32 other = lane ^ distance;
-        bool there = lanes >> other & 1;
-        u32 low = ptx::exchange(lanes, u32(part.granule), distance);
-        u32 high = ptx::exchange(lanes, u32(part.granule >> 32), distance);
-        u32 mask = ptx::exchange(lanes, part.mask, distance);
-        if (!there || other == lane || part.granule != (u64(high) << 32 | low)) continue;
-        part.mask = lane < other ? part.mask | mask : 0;
+      if (elements.masks[i] == 0) continue;
+      u64 end = elements.addresses[i] + elements.bytes;
+#pragma unroll 1
+      for (u64 at = elements.addresses[i]; at < end; at += kGranule) {
+        check_part({at, kWholeGranule});
       }
-      GranulePart parts[1] = {part};
-      check_all(parts);
+    }
+  }
+
+  // Elements that lie within a granule each. Those of one lane are merged with its neighbours in
+  // order, then with those of neighbouring lanes, so that one lane does the granule.
+  GSAN_DEVICE void check_small(const Elements& elements, u32 lanes) {
+    GranulePart part = {0, 0};
+#pragma unroll 1
+    for (u32 i = 0; i < elements.count; ++i) {
+      GranulePart next = small_part(elements, i);
+      if (next.granule == part.granule) next.mask |= part.mask;
+      part = next;
+      bool last = i + 1 == elements.count ||
+                  elements.addresses[i + 1] - part.granule >= kGranule;
+      GranulePart merged = {part.granule, last ? part.mask : 0};
+      merge_lanes(merged, elements.bytes, lanes);
+      check_part(merged);
+    }
+  }
+
+  GSAN_DEVICE static GranulePart small_part(const Elements& elements, u32 index) {
+    u64 address = elements.addresses[index];
+    u32 offset = u32(address) & (kGranule - 1);
+    u32 mask = elements.masks[index] != 0 ? bytes_between(offset, offset + elements.bytes) : 0;
+    return {address - offset, mask};
+  }
+
+  // Parts of one granule that lanes at a power of two apart hold go to the lowest of them.
+  GSAN_DEVICE static void merge_lanes(GranulePart& part, u32 bytes, u32 lanes) {
+    u32 lane = ptx::lane();
+#pragma unroll 1
+    for (u32 distance = 1; distance * bytes < kGranule; distance *= 2) {
+      u32 other = lane ^ distance;
+      bool there = lanes >> other & 1;
+      u32 low = ptx::exchange(lanes, u32(part.granule), distance);
+      u32 high = ptx::exchange(lanes, u32(part.granule >> 32), distance);
+      u32 mask = ptx::exchange(lanes, part.mask, distance);
+      if (!there || other == lane || part.granule != (u64(high) << 32 | low)) continue;
+      part.mask = lane < other ? part.mask | mask : 0;
     }
   }
 
   // Elements of any size at any address.
-  GSAN_DEVICE void any(const Elements& elements) {
+  GSAN_DEVICE void check_any(const Elements& elements) {
+#pragma unroll 1
     for (u32 i = 0; i < elements.count; ++i) {
       if (elements.masks[i] == 0) continue;
       u64 end = elements.addresses[i] + elements.bytes;
+#pragma unroll 1
       for (u64 at = elements.addresses[i]; at < end;) {
         u32 low = u32(at) & (kGranule - 1);
         u64 granule = at - low;
         u32 high = end - granule < kGranule ? u32(end - granule) : u32(kGranule);
-        GranulePart parts[1] = {{granule, bytes_between(low, high)}};
-        check_all(parts);
+        check_part({granule, bytes_between(low, high)});
         at = granule + kGranule;
       }
     }
   }
 
   // Adds the counts of all lanes to the CTA's.
-  GSAN_DEVICE void finish(u32 lanes) const {
-    u32 total = ptx::sum(lanes, checked);
-    u32 lost = ptx::sum(lanes, not_sampled | evicted << 16);
+  GSAN_DEVICE void finish() const {
+    u32 lanes = ptx::active_lanes();
+    u32 sums = ptx::sum(lanes, checked);
     if (ptx::lane() != ptx::lowest(lanes)) return;
+    u32 total = sums % kSampled;
     u32 before = ptx::local_add(&cta.state->accesses, total);
     if (before + total < before) {
       ptx::add_relaxed(&cta.region.globals->accesses.value, u64(1) << 32);
     }
-    if (lost == 0) return;
-    ptx::local_add(&cta.state->not_sampled, lost & 0xffff);
-    ptx::local_add(&cta.state->evicted, lost >> 16);
+    if (sums >= kSampled) ptx::local_add(&cta.state->not_sampled, sums / kSampled);
   }
 };
 
 // The lowest bits of all addresses that are accessed.
 GSAN_DEVICE u32 misalignment(const Elements& elements) {
   u32 bits = 0;
+#pragma unroll 1
   for (u32 i = 0; i < elements.count; ++i) {
     if (elements.masks[i] != 0) bits |= u32(elements.addresses[i]);
   }
   return bits;
 }
 
-// Sizes and addresses that vectors of the hardware do not have.
+// Everything that is too large to be put into the kernel at each access.
 template <unsigned S, u32 Action>
-GSAN_COLD void access_any(Cta cta, Elements elements, Position position) {
-  Accesses<S, Action> accesses(cta, position);
-  accesses.any(elements);
-  accesses.finish(ptx::active_lanes());
+GSAN_COLD void access_tensor_general(gsan_global_state* globals, const u64* args, u32 count,
+                                     u32 bytes, const char* file, u32 line) {
+  Elements elements = {args, reinterpret_cast<const u8*>(args + count), count, bytes};
+  u32 bits = misalignment(elements);
+  Accesses<S, Action> accesses(Cta::current(globals), {file, line});
+  if (bytes % kGranule == 0 && bits % kGranule == 0) {
+    accesses.check_many(elements);
+  } else if ((bytes == 4 || bytes == 2 || bytes == 1) && bits % bytes == 0) {
+    accesses.check_small(elements, ptx::active_lanes());
+  } else {
+    accesses.check_any(elements);
+  }
+  accesses.finish();
 }
 
-template <unsigned S, u32 Action>
-GSAN_COLD void access_within(Cta cta, Elements elements, Position position) {
+template <unsigned S, u32 Action, u32 Granules, u32 Count>
+GSAN_DEVICE void access_tensor_few(Cta cta, const Elements& elements, Position position) {
   Accesses<S, Action> accesses(cta, position);
-  accesses.within(elements, ptx::active_lanes());
-  accesses.finish(ptx::active_lanes());
+  accesses.template check_few<Granules, Count>(elements);
+  accesses.finish();
 }
 
-template <unsigned S, u32 Action, u32 Granules>
-GSAN_COLD void access_whole(Cta cta, Elements elements, Position position) {
-  Accesses<S, Action> accesses(cta, position);
-  accesses.template whole<Granules>(elements);
-  accesses.finish(ptx::active_lanes());
-}
-
-// Checks and records the accesses that a warp is about to make.
+// Checks and records the accesses that a warp is about to make. `count` and `bytes` are constants
+// in the kernel, so that one of the cases is left there, without a loop.
 template <unsigned S, u32 Action>
 GSAN_DEVICE void access_tensor(gsan_global_state* globals, const void* args, u32 count, u32 bytes,
                                Position position) {
@@ -190,15 +339,23 @@ GSAN_DEVICE void access_tensor(gsan_global_state* globals, const void* args, u32
   if (!cta.has_slot()) return;
   auto addresses = static_cast<const u64*>(args);
   Elements elements = {addresses, reinterpret_cast<const u8*>(addresses + count), count, bytes};
-  u32 bits = misalignment(elements);
-  if (bytes == 16 && bits % kGranule == 0) {
-    access_whole<S, Action, 2>(cta, elements, position);
-  } else if (bytes == 8 && bits % kGranule == 0) {
-    access_whole<S, Action, 1>(cta, elements, position);
-  } else if ((bytes == 4 || bytes == 2 || bytes == 1) && bits % bytes == 0) {
-    access_within<S, Action>(cta, elements, position);
+  if (bytes == 2 * kGranule && count == 1) {
+    access_tensor_few<S, Action, 2, 1>(cta, elements, position);
+  } else if (bytes == 2 * kGranule && count == 2) {
+    access_tensor_few<S, Action, 2, 2>(cta, elements, position);
+  } else if (bytes == 2 * kGranule && count == 4) {
+    access_tensor_few<S, Action, 2, 4>(cta, elements, position);
+  } else if (bytes == 2 * kGranule && count == 8) {
+    access_tensor_few<S, Action, 2, 8>(cta, elements, position);
+  } else if (bytes == kGranule && count == 1) {
+    access_tensor_few<S, Action, 1, 1>(cta, elements, position);
+  } else if (bytes == kGranule && count == 2) {
+    access_tensor_few<S, Action, 1, 2>(cta, elements, position);
+  } else if (bytes == kGranule && count == 4) {
+    access_tensor_few<S, Action, 1, 4>(cta, elements, position);
   } else {
-    access_any<S, Action>(cta, elements, position);
+    access_tensor_general<S, Action>(globals, addresses, count, bytes, position.file,
+                                     position.line);
   }
 }
 

@@ -27,6 +27,11 @@ struct AddressSpace {
   // Whether `address` is real memory that can have shadow.
   GSAN_DEVICE bool is_managed(u64 address) const { return address - real_base < usable; }
 
+  // The same for `bytes` bytes from `address` on.
+  GSAN_DEVICE bool is_managed(u64 address, u64 bytes) const {
+    return address - real_base <= usable - bytes;
+  }
+
   // The cell of `granule`, which must be managed. A cell takes S bytes for each byte of real
   // memory, and the lower half of the reservation is as long as the upper.
   GSAN_DEVICE u64* shadow(u64 granule, u64 base) const {

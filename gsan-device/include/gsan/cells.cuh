@@ -82,6 +82,14 @@ struct Cell {
 
   u64 word[S];
 
+  // Word `index`, from registers.
+  GSAN_DEVICE u64 at(u32 index) const {
+    u64 value = word[0];
+#pragma unroll
+    for (u32 i = 1; i < S; ++i) value = i == index ? word[i] : value;
+    return value;
+  }
+
   GSAN_DEVICE static Cell load(const u64* words) {
     Cell cell;
 #pragma unroll
@@ -97,10 +105,10 @@ template <unsigned S, class P>
 GSAN_DEVICE Survey survey(const Cell<S>& cell, const CellAccess& access, const P& past) {
   Survey found;
 #pragma unroll
-  for (unsigned i = 0; i < S; ++i) found.equal |= cell.word[i] == access.record;
-#pragma unroll
-  for (unsigned i = 0; i < S; ++i) {
-    u64 word = cell.word[i];
+  for (u32 i = 0; i < S; ++i) found.equal |= cell.word[i] == access.record;
+#pragma unroll 1
+  for (u32 i = 0; i < S; ++i) {
+    u64 word = cell.at(i);
     u32 bit = 1u << i;
     if (word == 0) {
       found.empty |= bit;
@@ -146,6 +154,7 @@ GSAN_DEVICE void replace(u64* words, u32 index, u64 found, u64 value) {
 
 // Empties the words of `which`. `found` is what word 0 held.
 GSAN_DEVICE void clear(u64* words, u64 found, u32 which) {
+#pragma unroll 1
   for (; which != 0; which &= which - 1) replace(words, ptx::lowest(which), found, 0);
 }
 
@@ -180,9 +189,9 @@ template <unsigned S, class P>
 GSAN_DEVICE u32 largest(const Cell<S>& cell, const P& past, const Sampler& sampler, bool write,
                         bool must_be_ordered, u32& number) {
   u32 index = Victim::kNone;
-#pragma unroll
-  for (unsigned i = 0; i < S; ++i) {
-    u64 word = cell.word[i];
+#pragma unroll 1
+  for (u32 i = 0; i < S; ++i) {
+    u64 word = cell.at(i);
     if (word == 0 || is_sync(word) || record_writes(word) != write) continue;
     if (must_be_ordered && !past.is_ordered(record_thread(word), record_epoch(word))) continue;
     u32 candidate = sampler.number(word);
@@ -194,16 +203,16 @@ GSAN_DEVICE u32 largest(const Cell<S>& cell, const P& past, const Sampler& sampl
 }
 
 template <unsigned S, class P>
-GSAN_COLD Victim victim(Cell<S> cell, CellAccess access, P past, Sampler sampler) {
+GSAN_COLD Victim victim(Cell<S> cell, u64 record, P past, Sampler sampler) {
   u32 number = 0;
   u32 read = largest(cell, past, sampler, false, false, number);
-  if (access.writes()) {
+  if (record_writes(record)) {
     u32 write = read;
     if (read == Victim::kNone) write = largest(cell, past, sampler, true, false, number);
     return {write, GSAN_LOSS_WRITE_EVICTED};
   }
   if (read != Victim::kNone) {
-    bool kept = sampler.number(access.record) < number;
+    bool kept = sampler.number(record) < number;
     return {kept ? read : Victim::kNone, GSAN_LOSS_READ_NOT_SAMPLED};
   }
   u32 write = largest(cell, past, sampler, true, true, number);
@@ -232,7 +241,7 @@ GSAN_DEVICE u32 update(u64* words, const Cell<S>& cell, const Survey& found,
   } else {
     Cell<S> current = cell;
     current.word[0] = first;
-    Victim given = victim(current, access, past, sampler);
+    Victim given = victim(current, access.record, past, sampler);
     loss = given.loss;
     target = given.index;
     if (target == Victim::kNone) return loss;

@@ -9,6 +9,7 @@
 
 #define GSAN_DEVICE inline
 #define GSAN_API extern "C"
+#define GSAN_INLINE_API extern "C"
 #define GSAN_COLD __attribute__((noinline)) inline
 
 namespace gsan::host {
@@ -140,6 +141,13 @@ inline void barrier(u32, u32) {}
 inline void assertion_failed(const char* message, const char* file, u32 line) {
   fprintf(stderr, "%s:%u: Assertion `%s` failed.\n", file, line, message);
   abort();
+}
+
+inline void local_max(u32* word, u32 value) {
+  u32 found = load_relaxed(word);
+  while (found < value && !__atomic_compare_exchange_n(word, &found, value, false,
+                                                       __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
 }
 
 }  // namespace gsan::ptx

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "gsan/private_clock.cuh"
+#include "gsan/records.cuh"
 
 namespace gsan {
 
@@ -31,6 +32,38 @@ GSAN_COLD bool is_ordered_elsewhere(Cta cta, u32 thread, u32 epoch) {
   Vector clock = private_clock(cta);
   return clock.words != nullptr && covers(clock.get(place), epoch);
 }
+
+// The part that most records are ordered by: the CTA's own epochs, and the own bank's row of the
+// frontier. It remembers the entry looked up last: neighbouring cells hold records of one CTA.
+struct FrontierView {
+  const u32* own_row;
+  u32 thread;
+  u32 start;
+  u32 bank_first;
+  u32 slots;
+  u32 known = ~0u;
+  u32 entry = 0;
+
+  GSAN_DEVICE explicit FrontierView(Cta cta)
+      : own_row(reinterpret_cast<const u32*>(cta.state->own_row)),
+        thread(cta.thread()),
+        start(cta.state->start),
+        bank_first(cta.state->bank_first),
+        slots(own_row == nullptr ? 0 : cta.state->slots) {}
+
+  // Whether `record` is ordered by this part.
+  GSAN_DEVICE bool covers(u64 record) {
+    u32 other = record_thread(record);
+    u32 epoch = record_epoch(record);
+    if (other == thread && epoch >= start) return true;
+    if (other != known) {
+      u32 slot = other - bank_first;
+      known = other;
+      entry = slot < slots ? ptx::load_constant(own_row + slot) : 0;
+    }
+    return gsan::covers(entry, epoch);
+  }
+};
 
 // The view of one access. Most records are ordered by the own row, which the constructor keeps at
 // hand.

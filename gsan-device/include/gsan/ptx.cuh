@@ -25,12 +25,13 @@ using u64 = uint64_t;
 // GSAN_DEVICE is for what belongs into the caller, GSAN_COLD for what is kept out of line, and
 // GSAN_API for what kernels call by name.
 #define GSAN_API extern "C" __attribute__((device, convergent))
+#define GSAN_INLINE_API extern "C" __attribute__((device, always_inline, convergent))
 #ifdef __CUDACC__
 #define GSAN_DEVICE __device__ __forceinline__
 #define GSAN_COLD __device__ __noinline__
 #else
 #define GSAN_DEVICE __attribute__((device, always_inline, convergent)) inline
-#define GSAN_COLD __attribute__((device, noinline, convergent)) inline
+#define GSAN_COLD __attribute__((device, noinline, convergent, minsize)) inline
 #endif
 
 extern "C" __attribute__((device)) void __assertfail(const char* message, const char* file,
@@ -360,6 +361,10 @@ GSAN_DEVICE void barrier(u32 id, u32 threads) {
   asm volatile("bar.sync %0, %1;" : : "r"(id), "r"(threads) : "memory");
 }
 
+GSAN_DEVICE void local_max(u32* word, u32 value) {
+  __atomic_fetch_max(word, value, __ATOMIC_RELAXED);
+}
+
 GSAN_DEVICE void assertion_failed(const char* message, const char* file, u32 line) {
   __assertfail(message, file, line, "", 1);
 }
@@ -396,13 +401,6 @@ GSAN_DEVICE u32 local_and(u32* word, u32 value) {
 GSAN_DEVICE bool local_claim(u32* word, u32 expected, u32 desired) {
   return __atomic_compare_exchange_n(word, &expected, desired, false, __ATOMIC_RELAXED,
                                      __ATOMIC_RELAXED);
-}
-
-GSAN_DEVICE void local_max(u32* word, u32 value) {
-  u32 found = local_load(word);
-  while (found < value && !__atomic_compare_exchange_n(word, &found, value, false,
-                                                       __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-  }
 }
 
 // Index of the lowest bit set in `bits`, which is not 0.

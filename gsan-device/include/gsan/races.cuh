@@ -11,20 +11,9 @@
 
 namespace gsan {
 
-// What an access met in a cell.
-struct Race {
-  u64 earlier;
-  CellAccess access;
-  u64 granule;
-  Position position;
-
-  GSAN_DEVICE u32 mask() const { return record_mask(earlier) & access.mask(); }
-};
-
 // Whether the race is to be told now, and how many like it were passed over.
-GSAN_DEVICE bool passes_filter(Cta cta, const Race& race, u32& repeats) {
-  u32 sites = record_site(race.earlier) << kSiteBits | record_site(race.access.record);
-  u32 kind = race.access.kind(race.earlier);
+GSAN_DEVICE bool passes_filter(Cta cta, u32 kind, u64 earlier, u64 later, u32& repeats) {
+  u32 sites = record_site(earlier) << kSiteBits | record_site(later);
   u32 tag = mix(mix(sites ^ kind << 2 * kSiteBits) ^ cta.launch()->number);
   u64* place = cta.region.part<u64>(cta.region.globals->offsets.race_filter) +
                (tag & (GSAN_STATE_RACE_FILTER - 1));
@@ -42,89 +31,97 @@ GSAN_DEVICE bool passes_filter(Cta cta, const Race& race, u32& repeats) {
   }
 }
 
-GSAN_DEVICE gsan_race_side side(u64 record, u32 device, u32 action) {
-  gsan_race_side side = {};
+GSAN_DEVICE void write_side(gsan_race_side& side, u64 record, u32 device, u32 action) {
   side.epoch = record_epoch(record);
   side.thread = u16(record_thread(record));
   side.site = u16(record_site(record));
   side.device = u8(device);
   side.action = u8(action);
   side.scope = u8(record_scope(record));
-  return side;
+  side.flags = 0;
 }
 
 // The side that was found in the cell: who it was is in the history, if not forgotten.
-GSAN_DEVICE gsan_race_side earlier_side(Cta cta, u64 record) {
-  u32 device = cta.region.device_of(record_thread(record));
+GSAN_DEVICE void write_earlier_side(Region region, gsan_race_side& side, u64 record) {
+  u32 device = region.device_of(record_thread(record));
   u32 action = record_writes(record) ? GSAN_RACE_WRITE : GSAN_RACE_READ;
-  gsan_race_side result = side(record, device, action);
+  write_side(side, record, device, action);
+  u32 launch = 0;
   u64 coordinates = 0;
-  History history = {cta.region.of_device(device)};
-  if (history.find(record_thread(record), record_epoch(record), result.launch, coordinates)) {
-    result.cta = u32(coordinates);
-  } else {
-    result.flags = GSAN_RACE_FORGOTTEN;
-    count(cta.region, GSAN_LOSS_HISTORY_OVERWRITTEN);
+  History history = {region.of_device(device)};
+  if (!history.find(record_thread(record), record_epoch(record), launch, coordinates)) {
+    side.flags = GSAN_RACE_FORGOTTEN;
+    count(region, GSAN_LOSS_HISTORY_OVERWRITTEN);
   }
-  return result;
+  side.launch = launch;
+  side.cta = u32(coordinates);
 }
 
-// Whether `number` of device `device` may have been ordered by what nobody reports.
-GSAN_DEVICE bool is_opaque(Cta cta, u32 device, u32 number) {
-  const gsan_launch_state* state = cta.region.of_device(device).launch(number);
-  return ptx::load_acquire(&state->copied) == number + 1 &&
+// Whether the launch of `side` may have been ordered by what nobody reports.
+GSAN_DEVICE bool is_opaque(Region region, const gsan_race_side& side) {
+  if (side.flags & GSAN_RACE_FORGOTTEN) return false;
+  const gsan_launch_state* state = region.of_device(side.device).launch(side.launch);
+  return ptx::load_acquire(&state->copied) == side.launch + 1 &&
          state->descriptor.flags & GSAN_LAUNCH_OPAQUE;
 }
 
-// Appends `entry` to the ring, unless it is full.
-GSAN_DEVICE void append(Region region, const gsan_race_entry& entry) {
+// A place in the ring, which the caller fills and then stamps with the index written to `index`,
+// plus 1; null if the ring is full.
+GSAN_DEVICE gsan_race_entry* take_place(Region region, u64& index) {
   auto ring = reinterpret_cast<gsan_race_ring*>(region.globals->constants.race_ring);
-  if (ring == nullptr) return;
-  u64 head = ptx::load_acquire_system(&ring->head);
+  if (ring == nullptr) return nullptr;
+  index = ptx::load_acquire_system(&ring->head);
   while (true) {
-    if (head - ptx::load_acquire_system(&ring->tail) >= ring->capacity) {
+    if (index - ptx::load_acquire_system(&ring->tail) >= ring->capacity) {
       ptx::add_relaxed_system(&ring->dropped, 1);
       count(region, GSAN_LOSS_RACE_RING_FULL);
-      return;
+      return nullptr;
     }
-    u64 before = ptx::compare_exchange_relaxed_system(&ring->head, head, head + 1);
-    if (before == head) break;
-    head = before;
+    u64 before = ptx::compare_exchange_relaxed_system(&ring->head, index, index + 1);
+    if (before == index) break;
+    index = before;
   }
-  auto place = reinterpret_cast<gsan_race_entry*>(ring + 1) + (head & (ring->capacity - 1));
-  // The stamp of `entry` is 0: not there yet.
-  *place = entry;
-  ptx::store_release_system(&place->stamp, head + 1);
+  return reinterpret_cast<gsan_race_entry*>(ring + 1) + (index & (ring->capacity - 1));
 }
 
-GSAN_DEVICE void halt(u32 kind, Position position) {
+// Tells the host that `later`, an access to `granule`, races with the record `earlier`.
+GSAN_COLD void tell(Cta cta, u64 earlier, u64 later, u32 action, u64 granule, u32 repeats) {
+  Region region = cta.region;
+  u64 index;
+  gsan_race_entry* entry = take_place(region, index);
+  if (entry == nullptr) return;
+  u32 mask = record_mask(earlier) & record_mask(later);
+  entry->address = granule + ptx::lowest(mask);
+  entry->mask = u8(mask);
+  entry->kind = u8(CellAccess{later, action, record_scope(later)}.kind(earlier));
+  entry->repeats = repeats;
+  write_earlier_side(region, entry->earlier, earlier);
+  write_side(entry->later, later, region.globals->constants.rank, action);
+  const gsan_launch_descriptor& launch = *cta.launch();
+  entry->later.launch = launch.number;
+  entry->later.cta = u32(cta.state->coordinates);
+  bool possible = launch.flags & GSAN_LAUNCH_OPAQUE || is_opaque(region, entry->earlier);
+  entry->flags = possible ? GSAN_RACE_POSSIBLE : 0;
+  ptx::store_release_system(&entry->stamp, index + 1);
+}
+
+GSAN_COLD void halt(u32 kind, const char* file, u32 line) {
   const char* message = kind == GSAN_RACE_READ_AFTER_WRITE   ? "Read after write race detected"
                         : kind == GSAN_RACE_WRITE_AFTER_READ ? "Write after read race detected"
                                                              : "Write after write race detected";
-  ptx::assertion_failed(message, position.file, position.line);
+  ptx::assertion_failed(message, file, line);
 }
 
-GSAN_COLD void report(Cta cta, Race race) {
-  u32 kind = race.access.kind(race.earlier);
-  gsan_race_entry entry = {};
-  if (passes_filter(cta, race, entry.repeats)) {
-    const gsan_launch_descriptor& launch = *cta.launch();
-    entry.address = race.granule + ptx::lowest(race.mask());
-    entry.mask = u8(race.mask());
-    entry.kind = u8(kind);
-    entry.earlier = earlier_side(cta, race.earlier);
-    entry.later =
-        side(race.access.record, cta.region.globals->constants.rank, race.access.action);
-    entry.later.launch = launch.number;
-    entry.later.cta = u32(cta.state->coordinates);
-    bool forgotten = entry.earlier.flags & GSAN_RACE_FORGOTTEN;
-    if (launch.flags & GSAN_LAUNCH_OPAQUE ||
-        (!forgotten && is_opaque(cta, entry.earlier.device, entry.earlier.launch))) {
-      entry.flags = GSAN_RACE_POSSIBLE;
-    }
-    append(cta.region, entry);
+// An access to `granule`, whose record is `later`, met `earlier`. At `file` and `line`.
+GSAN_COLD void report(gsan_global_state* globals, u64 earlier, u64 later, u32 action, u64 granule,
+                      const char* file, u32 line) {
+  Cta cta = Cta::current(globals);
+  u32 kind = CellAccess{later, action, record_scope(later)}.kind(earlier);
+  u32 repeats;
+  if (passes_filter(cta, kind, earlier, later, repeats)) {
+    tell(cta, earlier, later, action, granule, repeats);
   }
-  if (cta.region.globals->flags & GSAN_STATE_HALT_ON_RACE) halt(kind, race.position);
+  if (globals->flags & GSAN_STATE_HALT_ON_RACE) halt(kind, file, line);
 }
 
 }  // namespace gsan

@@ -39,6 +39,16 @@ GSAN_DEVICE u32 record_site(u64 word) {
 
 GSAN_DEVICE bool record_writes(u64 word) { return u32(word) & kRecordWrite; }
 
+// Whether it is an ordinary record of at least one byte: not empty, not a sync record, and not the
+// announcement of an atomic write.
+GSAN_DEVICE bool has_bytes(u64 word) {
+  // Of the bits kept the sync bit is the highest, and 0 wraps around.
+  return (u32(word) & (kRecordMask | kRecordSync)) - 1 < kRecordSync - 1;
+}
+
 GSAN_DEVICE bool is_sync(u64 word) { return u32(word) & kRecordSync; }
+
+// Whether it is the record of a read.
+GSAN_DEVICE bool is_read(u64 word) { return word != 0 && !is_sync(word) && !record_writes(word); }
 
 }  // namespace gsan

@@ -19,13 +19,19 @@ struct Sampler {
   u32 seed;
   u64 granule;
 
-  GSAN_DEVICE u32 number(u64 record) const {
+  // What the numbers of all readers share.
+  GSAN_DEVICE u32 salt() const {
     u32 folded = u32(granule) ^ u32(granule >> 32) * GSAN_HASH_GRANULE_MULTIPLIER;
-    u32 salt = mix(seed ^ mix(folded));
+    return mix(seed ^ mix(folded));
+  }
+
+  GSAN_DEVICE static u32 number(u32 salt, u64 record) {
     u32 thread = record_thread(record) * GSAN_HASH_THREAD_MULTIPLIER;
     u32 epoch = record_epoch(record) * GSAN_HASH_EPOCH_MULTIPLIER;
     return mix(salt ^ (thread + epoch));
   }
+
+  GSAN_DEVICE u32 number(u64 record) const { return number(salt(), record); }
 };
 
 }  // namespace gsan

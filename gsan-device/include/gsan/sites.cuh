@@ -63,9 +63,12 @@ GSAN_COLD u32 site_by_text(Region region, Position position) {
   return 0;
 }
 
-// The number of a position that the CTA has not looked up before. `hash` is of pointer and line.
-GSAN_COLD u32 site_by_pointer(Cta cta, Position position, u64 hash) {
+// The number of a position that the CTA has not looked up before.
+GSAN_COLD u32 site_by_pointer(Cta cta, Position position) {
   Region region = cta.region;
+  u64 pointer = reinterpret_cast<u64>(position.file);
+  u32 low = mix(u32(pointer) ^ position.line * GSAN_HASH_THREAD_MULTIPLIER);
+  u64 hash = u64(mix(low ^ u32(pointer >> 32))) << 32 | low;
   u32 kernel = cta.launch()->kernel;
   if (kernel == 0) return site_by_text(region, position);
   u64 tag = (hash ^ u64(mix(kernel)) << 32 ^ mix(kernel + u32(hash))) >> kSiteBits << kSiteBits;
@@ -78,18 +81,19 @@ GSAN_COLD u32 site_by_pointer(Cta cta, Position position, u64 hash) {
   return site;
 }
 
+// A CTA runs one kernel, whose texts lie within 4 GiB: the low half of the pointer tells them apart.
 GSAN_DEVICE u32 find_site(Cta cta, Position position) {
-  if (position.line == 0) return 0;
-  u64 pointer = reinterpret_cast<u64>(position.file);
-  u32 low = mix(u32(pointer) ^ position.line * GSAN_HASH_THREAD_MULTIPLIER);
-  u64 hash = u64(mix(low ^ u32(pointer >> 32))) << 32 | low;
+  constexpr u32 kLines = 1u << (32 - kSiteBits);
+  u32 line = position.line;
+  if (line == 0) return 0;
+  u32 pointer = u32(reinterpret_cast<u64>(position.file));
   u64* cache = cta.sites();
-  if (cache == nullptr) return site_by_pointer(cta, position, hash);
-  u64 tag = hash >> kSiteBits << kSiteBits;
-  u64* place = cache + (low & (kCachedSites - 1));
+  if (cache == nullptr || line >= kLines) return site_by_pointer(cta, position);
+  u64 tag = u64(pointer) << 32 | line << kSiteBits;
+  u64* place = cache + ((line ^ pointer >> 4) & (kCachedSites - 1));
   u64 found = ptx::local_load(place);
-  if ((found & ~u64(kSiteMask)) == tag && found != 0) return u32(found) & kSiteMask;
-  u32 site = site_by_pointer(cta, position, hash);
+  if ((found & ~u64(kSiteMask)) == tag) return u32(found) & kSiteMask;
+  u32 site = site_by_pointer(cta, position);
   ptx::local_store(place, tag | site);
   return site;
 }

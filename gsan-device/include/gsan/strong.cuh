@@ -169,7 +169,10 @@ GSAN_DEVICE void report_all(Cta cta, const Cell<S>& cell, const CellAccess& acce
                             u64 granule, Position position) {
 #pragma unroll
   for (unsigned i = 0; i < S; ++i) {
-    if (which >> i & 1) report(cta, {cell.word[i], access, granule, position});
+    if (which >> i & 1) {
+      report(cta.region.globals, cell.word[i], access.record, access.action, granule, position.file,
+             position.line);
+    }
   }
 }
 

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytemuck::Zeroable;
-use gsan_core::address::{AddressSpace, Records, granules};
+use gsan_core::address::{AddressSpace, GranulePart, Records, granules};
 use gsan_core::cell::{Cell, CellAccess, Past};
 use gsan_core::clock::Epoch;
 use gsan_core::compressed::topology::Topology;
@@ -43,7 +43,7 @@ fn value<T: bytemuck::Pod>(words: &[u64]) -> T {
     bytemuck::pod_read_unaligned(bytemuck::cast_slice(words))
 }
 
-/// A device with two SMs that have two slots each, and one bank.
+/// A device with one bank, whose SMs have two slots each.
 struct Machine {
     driver: Driver,
     global: GlobalState,
@@ -55,8 +55,12 @@ impl Machine {
     }
 
     fn with(records: Records, change: impl FnOnce(&mut GlobalState)) -> Machine {
+        Self::with_sms(2, records, change)
+    }
+
+    fn with_sms(sms: u32, records: Records, change: impl FnOnce(&mut GlobalState)) -> Machine {
         let mut global = GlobalState::new(&Shape {
-            topology: Topology::new(1, 2, 2, 1).unwrap(),
+            topology: Topology::new(1, sms, 2, 1).unwrap(),
             rank: DeviceRank(0),
             publications: 16,
             snapshot_bytes: 1 << 16,
@@ -501,6 +505,9 @@ impl Past for Alone {
     }
 }
 
+/// Enough CTAs at once for cells that are full of readers.
+const SMS: u32 = 6;
+
 #[derive(Clone, Debug)]
 struct Tensor {
     sm: u32,
@@ -511,14 +518,15 @@ struct Tensor {
 
 fn tensor() -> impl Strategy<Value = Tensor> {
     let bytes = prop::sample::select(vec![1u32, 2, 3, 4, 8, 12, 16, 32]);
-    (0u32..2, any::<bool>(), bytes, any::<bool>()).prop_flat_map(|(sm, write, bytes, aligned)| {
-        let offset = (0u64..128).prop_map(move |offset| {
-            if aligned {
-                offset / u64::from(bytes) * u64::from(bytes)
-            } else {
-                offset
-            }
-        });
+    let writes = prop::bool::weighted(0.3);
+    (0..SMS, writes, bytes, any::<bool>()).prop_flat_map(|(sm, write, bytes, aligned)| {
+        // The hardware has vectors of 8 and 16 bytes, and only aligned ones.
+        let alignment = match bytes {
+            8 | 16 => 8,
+            _ if aligned => u64::from(bytes),
+            _ => 1,
+        };
+        let offset = (0u64..128).prop_map(move |offset| offset / alignment * alignment);
         prop::collection::vec((offset, any::<bool>()), 1..9).prop_map(move |elements| Tensor {
             sm,
             write,
@@ -528,14 +536,42 @@ fn tensor() -> impl Strategy<Value = Tensor> {
     })
 }
 
+/// The parts that one lane checks: neighbours in order that lie in one granule are one access, if
+/// none can reach over the end of a granule.
+fn parts(bytes: u32, elements: &[(u64, bool)]) -> Vec<GranulePart> {
+    let bytes = u64::from(bytes);
+    let mut on = elements.iter().filter(|(_, mask)| *mask);
+    let merged = bytes < 8 && 8 % bytes == 0 && on.all(|(address, _)| address % bytes == 0);
+    let mut parts: Vec<GranulePart> = Vec::new();
+    let mut last = None;
+    for &(address, mask) in elements {
+        let mut more: Vec<_> = granules(address, bytes).collect();
+        if !mask {
+            more.iter_mut().for_each(|part| part.mask = 0);
+        }
+        if merged && last == Some(address / 8) {
+            parts.last_mut().unwrap().mask |= more[0].mask;
+        } else {
+            parts.append(&mut more);
+        }
+        last = Some(address / 8);
+    }
+    parts.retain(|part| part.mask != 0);
+    parts
+}
+
 fn agree<const S: usize>(records: Records, tensors: &[Tensor]) {
     const GRANULES: u64 = 24;
-    let mut machine = Machine::new(records);
-    machine.launch(1, 0).start(1, 0, 0).start(1, 1, 1);
+    let mut machine = Machine::with_sms(SMS, records, |_| {});
+    machine.launch(1, 0);
+    for sm in 0..SMS {
+        machine.start(1, sm, sm.into());
+    }
     let shadow: Vec<AtomicU64> = (0..GRANULES * S as u64)
         .map(|_| AtomicU64::new(0))
         .collect();
-    let mut checked = [0, 0];
+    let mut checked = 0;
+    let mut losses = [0; Loss::COUNT];
     for Tensor {
         sm,
         write,
@@ -550,29 +586,37 @@ fn agree<const S: usize>(records: Records, tensors: &[Tensor]) {
             .driver
             .place(*sm, 0)
             .tensor(STATE, *write, (FILE, 0), *bytes, &at);
-        for &(address, _) in at.iter().filter(|(_, mask)| *mask) {
-            for part in granules(address, (*bytes).into()) {
-                let access = CellAccess {
-                    thread: ThreadId(*sm as u16),
-                    epoch: Epoch::new(2).unwrap(),
-                    mask: part.mask,
-                    action: if *write { Action::Write } else { Action::Read },
-                    scope: RecordScope::NotAtomic,
-                    site: SiteId::UNKNOWN,
-                };
-                let cell = Cell::<_, S>::of(&shadow, ((part.granule - REAL) / 8) as usize).unwrap();
-                let sampler = Sampler::new(7, part.granule / 8);
-                cell.access(&access, &Alone(access.thread), sampler, |_| {});
-                checked[*sm as usize] += 1;
+        for part in parts(*bytes, &at) {
+            let access = CellAccess {
+                thread: ThreadId(*sm as u16),
+                epoch: Epoch::new(2).unwrap(),
+                mask: part.mask,
+                action: if *write { Action::Write } else { Action::Read },
+                scope: RecordScope::NotAtomic,
+                site: SiteId::UNKNOWN,
+            };
+            let cell = Cell::<_, S>::of(&shadow, ((part.granule - REAL) / 8) as usize).unwrap();
+            let sampler = Sampler::new(7, part.granule / 8);
+            let loss = cell.access(&access, &Alone(access.thread), sampler, |_| {});
+            checked += 1;
+            if let Some(loss) = loss {
+                losses[loss as usize] += 1;
             }
         }
     }
     machine.driver.read(SPACE_BASE, GRANULES * S as u64);
-    machine.exit(0).exit(1);
+    for sm in 0..SMS {
+        machine.exit(sm);
+    }
     let accesses = STATE + core::mem::offset_of!(GlobalState, accesses) as u64;
     machine.driver.read(accesses, 1);
+    for loss in [Loss::ReadNotSampled, Loss::WriteEvicted] {
+        let counts = STATE + core::mem::offset_of!(GlobalState, losses) as u64;
+        machine.driver.read(counts + 8 * loss as u64, 1);
+    }
     let mut expected: Vec<u64> = shadow.iter().map(|word| word.load(Relaxed)).collect();
-    expected.push(checked[0] + checked[1]);
+    expected.push(checked);
+    expected.extend([Loss::ReadNotSampled, Loss::WriteEvicted].map(|loss| losses[loss as usize]));
     assert_eq!(machine.driver.answers(), expected);
 }
 
