@@ -93,8 +93,8 @@ pub struct Usage {
 /// of every device rank.
 ///
 /// Any thread may call at any time. Three locks (allocations, states, and the queue of freed
-/// memory) are each held for a few map operations, never two at once and never across a call of
-/// the backend.
+/// memory) are each held for a few operations on tables, never two at once and never across a call
+/// of the backend.
 pub struct Allocator {
     inner: Arc<Inner>,
     worker: Option<JoinHandle<Leftover>>,
@@ -212,6 +212,16 @@ impl Allocator {
     pub fn find(&self, address: u64) -> Option<Allocation> {
         let slots = self.inner.slots();
         slots.find(address).ok().map(|live| live.allocation)
+    }
+
+    /// All live allocations, by address. Others wait while the list is made.
+    pub fn live(&self) -> Vec<Allocation> {
+        let mut live: Vec<_> = {
+            let slots = self.inner.slots();
+            slots.all().map(|live| live.allocation).collect()
+        };
+        live.sort_unstable_by_key(|allocation| allocation.address);
+        live
     }
 
     /// Hands out `bytes` bytes of `device`'s memory with zeroed shadow and returns their address;

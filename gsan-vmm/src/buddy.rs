@@ -233,6 +233,11 @@ impl<T> BuddyTree<T> {
         self.values[place].as_mut()
     }
 
+    /// What the taken ranges carry, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.values.iter().flatten()
+    }
+
     /// The place of what a range carries.
     fn place(&self, key: Key) -> Option<usize> {
         let pair = self.nodes.0.get(key.0 as usize / 2)?;
@@ -432,6 +437,9 @@ mod tests {
         let (_, large) = tree.take(64, 'c').unwrap();
         assert_eq!(tree.give_back(low), Some('a'));
         assert_eq!(tree.get_mut(large), Some(&mut 'c'));
+        let mut rest: Vec<_> = tree.iter().collect();
+        rest.sort();
+        assert_eq!(rest, [&'b', &'c']);
         assert_eq!(tree.give_back(next), Some('b'));
         // The pair of the first two was joined; their keys lead nowhere.
         assert_eq!(tree.give_back(low), None);

@@ -146,6 +146,15 @@ impl Slots {
         self.find_place(address).map(|(_, live)| live)
     }
 
+    /// Everything that is live, in no particular order.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Live> {
+        let managed = self.tree.iter().filter_map(|slot| match slot {
+            Slot::Live(live) => Some(live),
+            Slot::Making | Slot::Leaving => None,
+        });
+        managed.chain(self.apart.values().map(|(live, _)| live))
+    }
+
     fn find_place(&self, address: u64) -> Result<(Place, &Live), Error> {
         let found = if self.space.is_managed(address) {
             match self.tree.find(address - self.space.real_base()) {

@@ -220,6 +220,14 @@ impl World {
             allocator.flush();
             let own = self.live.iter().filter(|live| live.who == who);
             let bytes = own.clone().map(|live| live.bytes).sum::<u64>();
+            let mut expected: Vec<_> = own
+                .clone()
+                .map(|live| (live.address, live.bytes, live.managed))
+                .collect();
+            expected.sort_unstable();
+            let all = allocator.live().into_iter();
+            let all: Vec<_> = all.map(|a| (a.address, a.bytes, a.managed)).collect();
+            assert_eq!(all, expected);
             let usage = allocator.usage();
             assert_eq!((usage.live, usage.live_bytes), (own.clone().count(), bytes));
             assert_eq!(usage.waiting_bytes, 0);
