@@ -795,13 +795,16 @@ impl<'a, M: Memory> Cta<'a, M> {
         self.copy_own(draft.clock);
         let filled = match &theirs {
             Some(theirs) => self.add_theirs(&draft, device, theirs, taken),
-            None => self.add_checkpoint(&draft, self.covering(device, found.token())),
+            None => self
+                .add_checkpoint(&draft, self.covering(device, found.token()))
+                .map(|()| own.epoch),
         };
         let snapshot = draft.publish();
-        filled?;
+        // What a fence published may be older than what the CTA has released there since.
+        let newest = filled?.max(own.epoch);
         Ok(Publication {
             publisher,
-            entry: ClockEntry::closed(self.first_epoch(), own.epoch),
+            entry: ClockEntry::closed(self.first_epoch(), newest),
             joined: true,
             generation: theirs.map_or(after_loss(own.token), |theirs| theirs.generation),
             snapshot,
@@ -811,16 +814,21 @@ impl<'a, M: Memory> Cta<'a, M> {
         })
     }
 
-    /// Adds what another publication says to a snapshot that is being made.
+    /// Adds what another publication says to a snapshot that is being made. Returns the newest
+    /// epoch of the own slot that it says.
     fn add_theirs(
         self,
         draft: &Draft<'_, M>,
         device: DeviceRank,
         theirs: &Publication,
         taken: u16,
-    ) -> Result<(), Unsayable> {
-        let mut full = false;
-        let mut add = |place, entry| {
+    ) -> Result<Epoch, Unsayable> {
+        let (mut full, mut newest) = (false, Epoch::ZERO);
+        let own = self.own().map(|(_, place)| place);
+        let mut add = |place, entry: ClockEntry| {
+            if Some(place) == own {
+                newest = newest.max(entry.epoch());
+            }
             let entry = self.beyond(taken, place, entry);
             full |= draft.clock.merge(place, entry).is_err();
         };
@@ -839,7 +847,7 @@ impl<'a, M: Memory> Cta<'a, M> {
                 self.add_checkpoint(draft, checkpoint)?;
             }
         }
-        if full { Err(Unsayable) } else { Ok(()) }
+        if full { Err(Unsayable) } else { Ok(newest) }
     }
 
     fn add_checkpoint(
