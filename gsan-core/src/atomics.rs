@@ -67,6 +67,12 @@ pub enum Essential {
     AtomicRecordCompared,
     /// Memory is zeroed before the ranks may launch again.
     RestartDone,
+    /// A release that has lost against another takes that one along when it tries again.
+    RetryJoined,
+    /// Who gives up publishing exchanges in "everything up to now".
+    TopExchanged,
+    /// That is for all bytes and everybody, since it may have replaced anybody's release.
+    TopForAll,
     /// A place of the race ring, or of its filter, is taken only as it was found.
     PlaceClaimed,
     /// A place of the race ring is given back after its entry was read.
@@ -79,6 +85,9 @@ pub trait Memory: Sized + 'static {
     type U32: Atomic<Value = u32>;
     /// A 64-bit word.
     type U64: Atomic<Value = u64>;
+
+    /// How often a release tries to change a sync word before it exchanges a TOP publication in.
+    const RELEASE_ATTEMPTS: usize = 8;
 
     /// A fence between this thread's accesses (C++ `atomic_thread_fence`).
     fn fence(order: Ordering);
@@ -289,10 +298,33 @@ mod model {
             what as u8 != WHAT
         }
     }
+
+    /// `M` where a release gives up after its first attempt.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Hasty<M>(core::marker::PhantomData<M>);
+
+    impl<M: Memory> Memory for Hasty<M> {
+        type U32 = M::U32;
+        type U64 = M::U64;
+
+        const RELEASE_ATTEMPTS: usize = 1;
+
+        fn fence(order: Ordering) {
+            M::fence(order);
+        }
+
+        fn pause() {
+            M::pause();
+        }
+
+        fn keeps(what: Essential) -> bool {
+            M::keeps(what)
+        }
+    }
 }
 
 #[cfg(loom)]
-pub use model::{Broken, Loom, LoomU32, LoomU64};
+pub use model::{Broken, Hasty, Loom, LoomU32, LoomU64};
 
 /// `count` words that hold `value`.
 pub fn words<A: Atomic>(count: usize, value: A::Value) -> Vec<A> {

@@ -866,12 +866,18 @@ impl<'a, M: Memory> Cta<'a, M> {
 
     /// What stands in the sync word when it could not be changed in a few attempts: everything up
     /// to the moment of the acquire, for all bytes and everybody.
-    pub(super) fn top_word(self) -> SyncRecord {
+    /// `mask` and `scope` are those of the release that gave up.
+    pub(super) fn top_word(self, mask: u8, scope: RecordScope) -> SyncRecord {
         self.count(Loss::TopRelease);
+        let (mask, scope) = if M::keeps(Essential::TopForAll) {
+            (u8::MAX, RecordScope::Sys)
+        } else {
+            (mask, scope)
+        };
         SyncRecord::new(SyncFields {
             publisher: self.publisher(),
-            mask: u8::MAX,
-            scope: RecordScope::Sys,
+            mask,
+            scope,
             token: Token::MAX,
         })
     }

@@ -117,3 +117,6 @@ impl<'m, M: Memory> Meeting<'m, M> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

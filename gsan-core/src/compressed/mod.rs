@@ -34,3 +34,5 @@ pub mod strong;
 pub mod system;
 pub mod topology;
 pub mod vector;
+#[cfg(test)]
+mod world;

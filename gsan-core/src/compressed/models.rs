@@ -7,17 +7,12 @@ use core::sync::atomic::Ordering::Relaxed;
 use loom::sync::Arc;
 use loom::thread;
 
-use super::cta::{Cta, CtaState};
-use super::frontier::{Foreign, Launch, LaunchState, Row, Rows};
 use super::restart::RestartMarks;
 use super::strong::StrongAccess;
-use super::system::{Sizes, System};
-use super::topology::Topology;
-use crate::atomics::{Atomic, Broken, Essential, Loom, Memory, words};
-use crate::cell::{Cell, Past};
-use crate::clock::Epoch;
+use super::world::World;
+use crate::atomics::{Atomic, Broken, Essential, Hasty, Loom, Memory, words};
 use crate::event::Action;
-use crate::ids::{DeviceRank, LaunchId, SiteId};
+use crate::ids::SiteId;
 use crate::record::{RecordScope, Word};
 use crate::reservoir::Sampler;
 use crate::scope::Order;
@@ -30,93 +25,22 @@ fn explore(model: impl Fn() + Send + Sync + 'static) {
     builder.check(model);
 }
 
-/// Three resident CTAs of one launch, one cell with two words, and the word of memory that it is
-/// the shadow of.
-struct World<M: Memory> {
-    system: System<M>,
-    launch: LaunchState<M>,
-    rows: [Vec<M::U32>; 4],
-    filled: M::U32,
-    ctas: [CtaState<M>; 3],
-    cell: [M::U64; 2],
-    data: M::U32,
-}
-
 impl<M: Memory> World<M> {
-    fn new(publications: usize) -> Arc<Self> {
-        let topology = Topology::new(1, 3, 1, 1).unwrap();
-        let sizes = Sizes {
-            publications,
-            snapshots: 8,
-            checkpoints: 2,
-            private_clocks: 2,
-            segments: 1,
-            history: 0,
-            ..Sizes::DEFAULT
-        };
-        let world = World {
-            system: System::new(topology, sizes),
-            launch: LaunchState::default(),
-            rows: core::array::from_fn(|_| words(4, 0)),
-            filled: M::U32::new(0),
-            ctas: core::array::from_fn(|_| CtaState::default()),
-            cell: core::array::from_fn(|_| M::U64::new(0)),
-            data: M::U32::new(0),
-        };
-        for sm in 0..3 {
-            world.with_launch(|launch| {
-                Cta::start(&world.system, launch, &world.ctas[sm], sm as u32, 0);
-            });
-        }
-        Arc::new(world)
-    }
-
-    fn with_launch<R>(&self, body: impl FnOnce(&Launch<'_, M>) -> R) -> R {
-        let rows = |own: usize| Rows {
-            own: Row {
-                bank: 0,
-                entries: &self.rows[own],
-            },
-            foreign: Foreign {
-                filled: &self.filled,
-                entries: &self.rows[own + 1],
-            },
-        };
-        body(&Launch {
-            id: LaunchId(0),
-            device: DeviceRank(0),
-            before: rows(0),
-            named: &[],
-            after: rows(2),
-            overtaken: &[],
-            waits_for: None,
-            state: &self.launch,
-        })
-    }
-
-    fn cta<R>(&self, index: usize, body: impl FnOnce(Cta<'_, M>) -> R) -> R {
-        self.with_launch(|launch| {
-            body(Cta {
-                system: &self.system,
-                launch,
-                state: &self.ctas[index],
-            })
-        })
-    }
-
-    fn cell(&self) -> Cell<'_, M::U64, 2> {
-        Cell::new(&self.cell)
-    }
-
     /// A strong access of CTA `index` around `instruction`.
-    fn strong<R>(
+    fn strong<R>(&self, index: usize, what: (Action, Order), instruction: impl FnOnce() -> R) -> R {
+        self.strong_at(index, 0x0f, what, instruction)
+    }
+
+    /// The same, to the bytes of `mask`.
+    fn strong_at<R>(
         &self,
         index: usize,
+        mask: u8,
         (action, order): (Action, Order),
         instruction: impl FnOnce() -> R,
     ) -> R {
         let access = StrongAccess {
-            mask: 0x0f,
+            mask,
             action,
             order,
             scope: RecordScope::Gpu,
@@ -133,15 +57,6 @@ impl<M: Memory> World<M> {
             result
         })
     }
-
-    /// The id of CTA `index`, and its current epoch, at which it now makes an access.
-    fn touch(&self, index: usize) -> (crate::ids::ThreadId, Epoch) {
-        self.cta(index, |cta| (cta.id().unwrap(), cta.touch()))
-    }
-
-    fn knows(&self, index: usize, (id, epoch): (crate::ids::ThreadId, Epoch)) -> bool {
-        self.cta(index, |cta| cta.is_ordered(id, epoch))
-    }
 }
 
 const RELEASE: (Action, Order) = (Action::Rmw, Order::Release);
@@ -154,7 +69,7 @@ where
     World<M>: Send + Sync,
 {
     explore(|| {
-        let world = World::<M>::new(8);
+        let world = Arc::new(World::<M>::new(8));
         let mine = world.touch(0);
         let (a, b) = (world.clone(), world);
         let releaser = thread::spawn(move || {
@@ -188,7 +103,7 @@ where
     World<M>: Send + Sync,
 {
     explore(move || {
-        let world = World::<M>::new(publications);
+        let world = Arc::new(World::<M>::new(publications));
         // Not their first epochs, which a checkpoint taken at the start would cover.
         let touched = [0, 1].map(|index| {
             world.touch(index);
@@ -233,13 +148,75 @@ fn releases_that_find_their_ring_entry_taken_publish_top() {
     sequences_are_joined::<Loom>(1);
 }
 
+/// Two CTAs release into `masks` of one word at once, and one may lose against the other: whoever
+/// acquires from either place later knows who released there.
+fn releases_that_collide_are_kept<M: Memory>(masks: [u8; 2])
+where
+    World<M>: Send + Sync,
+{
+    explore(move || {
+        let world = Arc::new(World::<M>::new(8));
+        let touched = [0, 1].map(|index| {
+            world.touch(index);
+            world.cta(index, |cta| cta.publish());
+            world.touch(index)
+        });
+        let threads = [0, 1].map(|index| {
+            let world = world.clone();
+            thread::spawn(move || world.strong_at(index, masks[index], RELEASE, || {}))
+        });
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        for (mask, released) in masks.into_iter().zip(touched) {
+            world.strong_at(2, mask, ACQUIRE, || {});
+            assert!(world.knows(2, released), "a release was lost");
+        }
+    });
+}
+
+#[test]
+fn a_release_that_loses_against_another_tries_again() {
+    releases_that_collide_are_kept::<Loom>([0x0f, 0x0f]);
+}
+
+#[test]
+#[should_panic(expected = "a release was lost")]
+fn a_release_that_tries_again_as_before_loses_the_other() {
+    releases_that_collide_are_kept::<Broken<{ Essential::RetryJoined as u8 }>>([0x0f, 0x0f]);
+}
+
+#[test]
+fn a_release_that_gives_up_publishes_everything() {
+    releases_that_collide_are_kept::<Hasty<Loom>>([0x0f, 0x0f]);
+}
+
+#[test]
+fn a_release_that_gives_up_publishes_for_all_bytes() {
+    releases_that_collide_are_kept::<Hasty<Loom>>([0x0f, 0xf0]);
+}
+
+#[test]
+#[should_panic(expected = "a release was lost")]
+fn a_release_that_gives_up_and_exchanges_its_own_clock_loses_the_other() {
+    releases_that_collide_are_kept::<Hasty<Broken<{ Essential::TopExchanged as u8 }>>>([
+        0x0f, 0x0f,
+    ]);
+}
+
+#[test]
+#[should_panic(expected = "a release was lost")]
+fn a_release_that_gives_up_for_its_own_bytes_only_loses_the_other() {
+    releases_that_collide_are_kept::<Hasty<Broken<{ Essential::TopForAll as u8 }>>>([0x0f, 0xf0]);
+}
+
 /// An ordinary store takes its bytes off the sync word while somebody releases into others.
 fn stores_and_releases_share_a_word<M: Memory>()
 where
     World<M>: Send + Sync,
 {
     explore(|| {
-        let world = World::<M>::new(8);
+        let world = Arc::new(World::<M>::new(8));
         world.strong(1, RELEASE, || {});
         let mine = world.touch(0);
         let (a, b) = (world.clone(), world.clone());
@@ -279,7 +256,7 @@ where
     World<M>: Send + Sync,
 {
     explore(|| {
-        let world = World::<M>::new(8);
+        let world = Arc::new(World::<M>::new(8));
         let threads = [0, 1].map(|index| {
             let world = world.clone();
             thread::spawn(move || {
@@ -326,7 +303,7 @@ where
     let mut builder = loom::model::Builder::new();
     builder.max_branches = 100_000;
     builder.check(|| {
-        let world = World::<M>::new(8);
+        let world = Arc::new(World::<M>::new(8));
         let released = [0, 1].map(|index| {
             let touched = world.touch(index);
             let own = world.cta(index, |cta| cta.publish());

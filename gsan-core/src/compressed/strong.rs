@@ -14,9 +14,6 @@ use crate::record::{RecordScope, SyncRecord};
 use crate::reservoir::Sampler;
 use crate::scope::Order;
 
-/// How often a release tries to change the sync word before it exchanges a TOP publication in.
-const ATTEMPTS: usize = 8;
-
 /// The part of a strong access that falls into one granule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StrongAccess {
@@ -220,8 +217,14 @@ impl<M: Memory> Cta<'_, M> {
         scope: RecordScope,
     ) -> (u64, u64) {
         let mut found = word.load(Acquire);
-        for _ in 0..ATTEMPTS {
-            let new = self.joined(sync_of(found), own, mask, scope).bits();
+        let first = sync_of(found);
+        for _ in 0..M::RELEASE_ATTEMPTS {
+            let joined = if M::keeps(Essential::RetryJoined) {
+                sync_of(found)
+            } else {
+                first
+            };
+            let new = self.joined(joined, own, mask, scope).bits();
             if new == found {
                 return (found, found);
             }
@@ -234,8 +237,12 @@ impl<M: Memory> Cta<'_, M> {
                 Err(other) => found = other,
             }
         }
-        let top = self.top_word().bits();
-        (word.swap(top, AcqRel), top)
+        let top = if M::keeps(Essential::TopExchanged) {
+            self.top_word(mask, scope)
+        } else {
+            self.joined(first, own, mask, scope)
+        };
+        (word.swap(top.bits(), AcqRel), top.bits())
     }
 
     /// A strong read returned a value that one of the release sequences may have brought which
