@@ -267,7 +267,7 @@ pub struct RaceFilter<'m, M: Memory> {
 }
 
 /// Races that are told together: of one kind, between the same two sites, found by one launch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RaceTag(u32);
 
 impl RaceTag {

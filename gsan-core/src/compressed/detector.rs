@@ -821,5 +821,5 @@ impl<const S: usize> Detector for CompressedDetector<S> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod tests;
