@@ -1,9 +1,11 @@
 //! Launches: CTAs that start, make accesses and exit, and what the host is told.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::collections::BTreeMap;
 
 use bytemuck::Zeroable;
 use gsan_core::address::{AddressSpace, GranulePart, Records, granules};
+use gsan_core::atomics::Native;
 use gsan_core::cell::{Cell, CellAccess, Past};
 use gsan_core::clock::Epoch;
 use gsan_core::compressed::topology::Topology;
@@ -15,11 +17,14 @@ use gsan_core::layout::{
     launch_flags, limits,
 };
 use gsan_core::loss::Loss;
+use gsan_core::race_ring::{Drained, RaceFilter, RaceReader, RaceTag};
 use gsan_core::record::RecordScope;
 use gsan_core::reservoir::Sampler;
 use proptest::prelude::*;
 
 use crate::driver::Driver;
+
+type Ring<'m> = gsan_core::race_ring::RaceRing<'m, Native>;
 
 const RESERVE: u64 = 1 << 20;
 const SPACE_BASE: u64 = 1 << 36;
@@ -47,6 +52,8 @@ fn value<T: bytemuck::Pod>(words: &[u64]) -> T {
 struct Machine {
     driver: Driver,
     global: GlobalState,
+    /// How many races were found in all when the host was told last.
+    found: u64,
 }
 
 impl Machine {
@@ -84,7 +91,11 @@ impl Machine {
             ..Zeroable::zeroed()
         };
         driver.write(RING, &words(&ring));
-        Machine { driver, global }
+        Machine {
+            driver,
+            global,
+            found: 0,
+        }
     }
 
     /// The row of the own bank, and that over all ids, that launch `number` completes.
@@ -163,23 +174,39 @@ impl Machine {
 
     /// The races that the host was told, and what was lost.
     fn told(&mut self) -> (Vec<RaceEntry>, impl Fn(Loss) -> u64 + use<>) {
-        let ring = size_of::<RaceRing>() as u64;
+        let ring = Ring::words(RING_ENTRIES);
+        let filter = u64::from(self.global.offsets.race_filter);
+        let places = u64::from(limits::RACE_FILTER);
         self.driver
-            .read(RING, 1)
-            .read(RING + ring, 8 * RING_ENTRIES)
+            .read(RING, ring)
+            .read(STATE + filter, places)
             .read(
                 STATE + core::mem::offset_of!(GlobalState, losses) as u64,
                 32,
             );
         let answers = self.driver.answers();
-        let tail = &answers[answers.len() - (1 + 8 * RING_ENTRIES as usize + 32)..];
-        let head = tail[0];
-        let entries = tail[1..].chunks_exact(8).map(value::<RaceEntry>);
-        let entries: Vec<_> = entries.take(head.min(RING_ENTRIES) as usize).collect();
-        for (index, entry) in entries.iter().enumerate() {
-            assert_eq!(entry.stamp, index as u64 + 1);
-        }
-        let losses = tail[tail.len() - 32..].to_vec();
+        let tail = &answers[answers.len() - (ring + places) as usize - 32..];
+        let (ring, tail) = tail.split_at(ring as usize);
+        let (filter, losses) = tail.split_at(places as usize);
+        let atomic = |words: &[u64]| words.iter().map(|&w| AtomicU64::new(w)).collect();
+        let (ring, filter): (Vec<_>, Vec<_>) = (atomic(ring), atomic(filter));
+
+        let mut reader = RaceReader::new(Ring::new(&ring).unwrap());
+        let mut entries = Vec::new();
+        let drained = reader.drain(|entry| entries.push(entry));
+        assert_eq!(reader.finish(|_| {}), Drained::default());
+        assert_eq!(drained.entries, entries.len() as u64);
+        let dropped = reader.ring().dropped();
+        assert_eq!(dropped, losses[Loss::RaceRingFull as usize]);
+        let filter = RaceFilter::<Native>::new(&filter);
+        let kinds: BTreeMap<RaceTag, RaceEntry> = entries
+            .iter()
+            .map(|race| (RaceTag::of(race), *race))
+            .collect();
+        let untold = kinds.keys().map(|&tag| u64::from(filter.untold(tag)));
+        self.found = drained.races + untold.sum::<u64>();
+
+        let losses = losses.to_vec();
         (entries, move |loss| losses[loss as usize])
     }
 
@@ -367,6 +394,7 @@ fn races_that_are_alike_are_told_at_growing_distances() {
         .map(|race| (race.address - REAL, race.repeats))
         .collect();
     assert_eq!(told, [(0, 0), (8, 0), (24, 1), (56, 3)]);
+    assert_eq!(machine.found, 9);
 }
 
 #[test]
