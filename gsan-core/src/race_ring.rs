@@ -657,7 +657,7 @@ mod models {
         explore(|| {
             let places = Arc::new(words::<M::U64>(1, 0));
             let tag = RaceTag::of(&entry(1));
-            let pass = |places: &[M::U64]| {
+            let pass = move |places: &[M::U64]| {
                 let passed = RaceFilter::<M>::new(places).pass(tag);
                 passed.map_or(0, |repeats| 1 + repeats)
             };

@@ -821,5 +821,6 @@ impl<const S: usize> Detector for CompressedDetector<S> {
     }
 }
 
-#[cfg(all(test, feature = "testing"))]
+#[cfg(test)]
+#[cfg(feature = "testing")]
 mod tests;
