@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytemuck::Zeroable;
 use gsan_core::address::{AddressSpace, Records};
+use gsan_core::atomics::Native;
 use gsan_core::clock::ClockEntry;
 use gsan_core::compressed::checkpoints::{CheckpointRef, Checkpoints};
 use gsan_core::compressed::detector::CompressedDetector;
@@ -16,14 +17,14 @@ use gsan_core::compressed::system::Sizes;
 use gsan_core::compressed::topology::{Place, Topology};
 use gsan_core::event::{Access, Action, Detector, Event, Launch, Range, Space};
 use gsan_core::host_order::{HostOrder, Start};
-use gsan_core::ids::{Cta, DeviceRank, LaunchId, StreamId, Thread, ThreadId};
+use gsan_core::ids::{Cta, DeviceRank, LaunchId, SiteId, StreamId, Thread, ThreadId};
 use gsan_core::layout::race_codes::*;
 use gsan_core::layout::{
-    ClockShape, GlobalState, LaunchDescriptor, LaunchState, Overtaken, RaceEntry, RaceRing, Shape,
-    Site, entry, launch_flags, limits,
+    ClockShape, GlobalState, LaunchDescriptor, LaunchState, Overtaken, RaceEntry, RaceRing,
+    RaceSide, Shape, Site, entry, launch_flags, limits,
 };
 use gsan_core::loss::Loss;
-use gsan_core::race::RaceKind;
+use gsan_core::race::{Race, RaceKind};
 use gsan_core::record::{Token, bits};
 use gsan_core::scope::{Order, Scope};
 use gsan_core::testing::execution::{Grain, execute};
@@ -42,7 +43,7 @@ const TABLE: u64 = RING + (1 << 18);
 const FILE: u64 = TABLE + (1 << 16);
 const HOST_BYTES: u64 = 1 << 20;
 const SEED: u32 = 7;
-const SMS: u32 = 12;
+const SMS: u32 = 20;
 
 /// What the two detectors have to do with.
 #[derive(Clone, Copy, Debug)]
@@ -69,12 +70,18 @@ fn value<T: bytemuck::Pod>(words: &[u64]) -> T {
     bytemuck::pod_read_unaligned(bytemuck::cast_slice(words))
 }
 
-fn topology(banks: u32) -> Topology {
-    Topology::new(1, SMS, 1, banks).unwrap()
+fn topology(devices: u32, banks: u32) -> Topology {
+    Topology::new(devices, SMS, 1, banks).unwrap()
+}
+
+/// The state region of a device.
+fn region(device: DeviceRank) -> u64 {
+    STATE + (u64::from(device.0) << 30)
 }
 
 /// A launch as the host knows it.
 struct TwinLaunch {
+    device: DeviceRank,
     bank: u32,
     ctas: u32,
     start: Start,
@@ -82,9 +89,10 @@ struct TwinLaunch {
     named: Option<BTreeSet<u32>>,
 }
 
-/// A device with one SM for each resident CTA, and the core's detector beside it.
+/// Devices with one SM for each resident CTA, and the core's detector beside them.
 struct Twin<const S: usize> {
     driver: Driver,
+    /// Of rank 0; that of the others differs in the rank only.
     global: GlobalState,
     core: CompressedDetector<S>,
     topology: Topology,
@@ -92,41 +100,54 @@ struct Twin<const S: usize> {
     banks: BTreeMap<StreamId, u32>,
     launches: BTreeMap<LaunchId, TwinLaunch>,
     resident: BTreeMap<Cta, u32>,
+    streams: BTreeMap<DeviceRank, u32>,
     granules: BTreeSet<u64>,
+    /// How many words were asked for.
+    asked: usize,
+    /// Races that were taken from the core.
+    found: Vec<Race>,
 }
 
 impl<const S: usize> Twin<S> {
     fn new(records: Records, topology: Topology, room: Room) -> Self {
-        let mut global = GlobalState::new(&Shape {
-            topology,
-            rank: DeviceRank(0),
-            publications: 256,
-            snapshot_bytes: 1 << 20,
-            private_bytes: 1 << 20,
-            seed: SEED,
-            space: AddressSpace::new(SPACE_BASE, RESERVE, records).unwrap(),
-            state_base: STATE,
-        })
-        .unwrap();
-        global.constants.race_ring = RING;
-        // Less than any real device has.
-        global.publications = room.publications;
-        global.snapshots = room.snapshots;
-        global.private_clocks = room.private_clocks;
+        let state = |rank| {
+            let mut global = GlobalState::new(&Shape {
+                topology,
+                rank,
+                publications: 256,
+                snapshot_bytes: 1 << 20,
+                private_bytes: 1 << 20,
+                seed: SEED,
+                space: AddressSpace::new(SPACE_BASE, RESERVE, records).unwrap(),
+                state_base: STATE,
+            })
+            .unwrap();
+            global.constants.race_ring = RING;
+            // Less than any real device has.
+            global.publications = room.publications;
+            global.snapshots = room.snapshots;
+            global.private_clocks = room.private_clocks;
+            global
+        };
+        let global = state(DeviceRank(0));
         let sizes = Sizes {
             publications: room.publications as usize,
             snapshots: room.snapshots as usize,
             private_clocks: room.private_clocks as usize,
             history: limits::HISTORY as usize,
+            segments: global.segments,
             ..Sizes::DEFAULT
         };
         let mut driver = Driver::new(records);
         driver
             .map(SPACE_BASE, RESERVE)
-            .map(STATE, 1 << 30)
+            .map(STATE, u64::from(topology.devices()) << 30)
             .map(RING, HOST_BYTES)
-            .write(STATE, &words(&global))
             .write(FILE, &[u64::from_le_bytes(*b"kernel.p"), u64::from(b'y')]);
+        for rank in 0..topology.devices() {
+            let rank = DeviceRank(rank as u16);
+            driver.write(region(rank), &words(&state(rank)));
+        }
         let ring = RaceRing {
             capacity: RING_ENTRIES,
             ..Zeroable::zeroed()
@@ -141,13 +162,20 @@ impl<const S: usize> Twin<S> {
             banks: BTreeMap::new(),
             launches: BTreeMap::new(),
             resident: BTreeMap::new(),
+            streams: BTreeMap::new(),
             granules: BTreeSet::new(),
+            asked: 0,
+            found: Vec::new(),
         }
+    }
+
+    fn region_of(&self, launch: LaunchId) -> u64 {
+        region(self.launches[&launch].device)
     }
 
     /// The memory of the rows of a launch.
     fn rows(&self, launch: LaunchId) -> u64 {
-        STATE + u64::from(self.global.offsets.rows) + 4096 * u64::from(launch.0)
+        self.region_of(launch) + u64::from(self.global.offsets.rows) + 4096 * u64::from(launch.0)
     }
 
     /// The own and the foreign row of its completion.
@@ -174,16 +202,22 @@ impl<const S: usize> Twin<S> {
 
     fn state(&self, launch: LaunchId) -> u64 {
         let size = size_of::<LaunchState>() as u64;
-        STATE + u64::from(self.global.offsets.launches) + size * u64::from(launch.0)
+        let first = self.region_of(launch) + u64::from(self.global.offsets.launches);
+        first + size * u64::from(launch.0)
     }
 
     fn launch(&mut self, launch: &Launch) {
-        let next = self.banks.len() as u32 % self.topology.banks_per_device();
-        let bank = *self.banks.entry(launch.stream).or_insert(next);
+        let topology = self.topology;
+        let streams = self.streams.entry(launch.device).or_default();
+        let bank = *self.banks.entry(launch.stream).or_insert_with(|| {
+            *streams += 1;
+            topology.bank(launch.device, (*streams - 1) % topology.banks_per_device())
+        });
         let start = self.host.launch(launch);
         self.launches.insert(
             launch.id,
             TwinLaunch {
+                device: launch.device,
                 bank,
                 ctas: launch.ctas,
                 start,
@@ -203,7 +237,8 @@ impl<const S: usize> Twin<S> {
         let mut named = BTreeSet::new();
         for &earlier in &start.after {
             let [own, foreign] = self.completion(earlier);
-            self.driver.add_completion(STATE, bank, before, foreign);
+            let globals = region(self.launches[&id].device);
+            self.driver.add_completion(globals, bank, before, foreign);
             let other = &self.launches[&earlier];
             let inherited = other.named.iter().flatten();
             let rows: Vec<_> = inherited
@@ -244,7 +279,8 @@ impl<const S: usize> Twin<S> {
             .position(|&id| Some(id) == waits_for)
             .map_or(0, |index| index as u32 + 1);
         let [own_done, foreign_done] = self.completion(id);
-        let masks = u64::from(self.global.offsets.slot_masks) + u64::from(4 * bank * SMS);
+        let own_bank = bank % self.topology.banks_per_device();
+        let masks = u64::from(self.global.offsets.slot_masks) + u64::from(4 * own_bank * SMS);
         let descriptor = LaunchDescriptor {
             own_row: before[0],
             foreign_row: before[1],
@@ -257,12 +293,12 @@ impl<const S: usize> Twin<S> {
             foreign_done,
             overtaken: self.overtaken(id),
             state: self.state(id),
-            slot_masks: STATE + masks,
+            slot_masks: self.region_of(id) + masks,
             number: id.0,
             ctas,
             kernel: 1,
             bank,
-            bank_first: bank * self.topology.slots(),
+            bank_first: self.topology.id(Place { bank, slot: 0 }).0.into(),
             overtaken_count: start.overtaken.len() as u32,
             waits_for,
             ..Zeroable::zeroed()
@@ -274,9 +310,11 @@ impl<const S: usize> Twin<S> {
         }
     }
 
-    fn at(&mut self, thread: Thread) {
+    /// What follows is done by `thread`. Returns the state region of its device.
+    fn at(&mut self, thread: Thread) -> u64 {
         let sm = self.resident[&thread.cta];
         self.driver.place(sm, 0).thread(thread.index);
+        self.region_of(thread.cta.launch)
     }
 
     fn tell(&mut self, event: &Event) {
@@ -290,37 +328,39 @@ impl<const S: usize> Twin<S> {
                 }
                 self.resident.insert(*cta, *sm);
                 let hint = u64::from(cta.launch.0 + 1) << launch_flags::INDEX_NUMBER_SHIFT;
+                let globals = self.region_of(cta.launch);
                 self.driver.place(*sm, cta.index.0.into()).init(
-                    STATE,
+                    globals,
                     TABLE,
                     hint | u64::from(cta.launch.0),
                 );
             }
             Event::CtaExit(cta) => {
                 if let Some(sm) = self.resident.remove(cta) {
-                    self.driver.place(sm, 0).exit(STATE);
+                    let globals = self.region_of(cta.launch);
+                    self.driver.place(sm, 0).exit(globals);
                 }
             }
             Event::GridDependencyWait(thread) => {
-                self.at(*thread);
-                self.driver.wait(STATE);
+                let globals = self.at(*thread);
+                self.driver.wait(globals);
             }
             Event::Access(access) => {
-                self.at(access.thread);
+                let globals = self.at(access.thread);
                 let Range { address, bytes, .. } = access.range;
                 self.granules.insert(address / 8 * 8);
                 let (write, line) = (access.action.writes(), access.site.0);
                 let element = [(address, true)];
                 self.driver
-                    .tensor(STATE, write, (FILE, line), bytes, &element);
+                    .tensor(globals, write, (FILE, line), bytes, &element);
             }
             Event::AtomicBegin(access) => {
-                self.at(access.thread);
+                let globals = self.at(access.thread);
                 let Range { address, bytes, .. } = access.range;
                 self.granules.insert(address / 8 * 8);
                 self.driver.begin(
                     event_of(access.thread),
-                    STATE,
+                    globals,
                     (address, bytes),
                     access.action.reads(),
                     order(access),
@@ -340,66 +380,20 @@ impl<const S: usize> Twin<S> {
         }
     }
 
-    fn read(&mut self, address: u64, count: u64) -> usize {
-        self.driver.read(address, count);
-        count as usize
-    }
-
     /// Compares everything.
     fn compare(mut self) -> Result<(), TestCaseError> {
-        let o = self.global.offsets;
-        let part = |offset: u32| STATE + u64::from(offset);
-        let ids = u64::from(self.topology.ids());
+        let devices = (0..self.topology.devices()).map(|rank| DeviceRank(rank as u16));
+        let devices: Vec<_> = devices.collect();
+        let memories: Vec<_> = devices.iter().map(|&d| self.read_device(d)).collect();
+        let ring = self.read(RING, 1);
+        let told = self.read(RING + size_of::<RaceRing>() as u64, 8 * RING_ENTRIES);
         let granules: Vec<u64> = self.granules.iter().copied().collect();
-        let shape = ClockShape::holding(self.global.segments, self.topology.slots());
-        let clocks = u64::from(self.global.snapshots) * shape.words() as u64 / 2;
-        let checkpoints = u64::from(entry::CHECKPOINTS);
-        let mut sizes = Vec::new();
-        let losses = offset_of!(GlobalState, losses) as u64;
-        let head = offset_of!(GlobalState, publication_head) as u64;
-        let snapshot_head = offset_of!(GlobalState, snapshot_head) as u64;
-        let publication_words = u64::from(self.global.publications) * PUBLICATION_WORDS as u64;
-        for (address, count) in [
-            (RING, 1),
-            (RING + size_of::<RaceRing>() as u64, 8 * RING_ENTRIES),
-            (part(o.sites), 4 * u64::from(limits::SITES)),
-            (STATE + losses, 32),
-            (STATE + head, 1),
-            (STATE + snapshot_head, 1),
-            (part(o.publications), publication_words),
-            (part(o.snapshot_states), u64::from(self.global.snapshots)),
-            (part(o.snapshots), clocks),
-            (part(o.epochs), ids.div_ceil(2)),
-            (part(o.checkpoints), 1 + checkpoints),
-            (part(o.checkpoint_epochs), checkpoints * ids / 2),
-        ] {
-            sizes.push(self.read(address, count));
-        }
-        for granule in &granules {
-            let cell = SPACE_BASE + (granule - REAL) * S as u64;
-            sizes.push(self.read(cell, S as u64));
-        }
+        let cells: Vec<_> = granules
+            .iter()
+            .map(|granule| self.read(SPACE_BASE + (granule - REAL) * S as u64, S as u64))
+            .collect();
         let answers = self.driver.answers();
-        let mut rest = &answers[..];
-        let mut take = |count: usize| {
-            let (first, others) = rest.split_at(count);
-            rest = others;
-            first.to_vec()
-        };
-        let mut parts: Vec<Vec<u64>> = sizes.into_iter().map(&mut take).collect();
-        let cells = parts.split_off(12);
-        let halves = |words: &[u64]| -> Vec<AtomicU32> {
-            let halves: &[u32] = bytemuck::cast_slice(words);
-            halves.iter().map(|&word| AtomicU32::new(word)).collect()
-        };
-        let atomic = |words: &[u64]| {
-            words
-                .iter()
-                .map(|&word| AtomicU64::new(word))
-                .collect::<Vec<_>>()
-        };
-        let system = self.core.system();
-        let device = DeviceRank(0);
+        let taken = |range: &Span| answers[range.clone()].to_vec();
 
         // Sites are numbered otherwise: their bits are left out.
         let site_bits = u64::from((1u32 << bits::SITE_BITS) - 1) << bits::SITE_SHIFT;
@@ -413,79 +407,36 @@ impl<const S: usize> Twin<S> {
         for (granule, cell) in granules.iter().zip(&cells) {
             let expected = self.core.cell_words(*granule).unwrap();
             let expected: Vec<u64> = expected.into_iter().map(without_site).collect();
-            let found: Vec<u64> = cell.iter().copied().map(without_site).collect();
+            let found: Vec<u64> = taken(cell).into_iter().map(without_site).collect();
             prop_assert_eq!(found, expected, "the cell of {:#x}", granule);
         }
-
-        // The device's memory, read by the core.
-        let (entries, head) = (atomic(&parts[6]), AtomicU64::new(parts[4][0]));
-        let found = Publications::<_>::new(&entries, &head, Token::MAX.get());
-        let found: &Publications<'_, gsan_core::atomics::Native> = &found;
-        let expected = system.publications(device);
-        prop_assert_eq!(parts[4][0], expected.head().load(Relaxed));
-        for token in 0..parts[4][0] {
-            let token = Token::new(token).unwrap();
-            prop_assert_eq!(found.read(token), expected.read(token), "{:?}", token);
+        for (&device, memory) in devices.iter().zip(&memories) {
+            self.compare_device(device, &memory.each_ref().map(taken))?;
         }
-        let (states, clocks) = (atomic(&parts[7]), halves(&parts[8]));
-        let head = AtomicU64::new(parts[5][0]);
-        let found: Snapshots<'_, gsan_core::atomics::Native> =
-            Snapshots::new(&states, &clocks, &head, shape);
-        let expected = system.snapshots(device);
-        type Known = (Option<u32>, Vec<(Place, ClockEntry)>);
-        let known = |ring: &Snapshots<'_, gsan_core::atomics::Native>, name| -> Option<Known> {
-            let (mut checkpoint, mut entries) = (None, Vec::new());
-            ring.read(
-                name,
-                |c| checkpoint = Some(c.bits()),
-                |place, entry| entries.push((place, entry)),
-            )
-            .ok()?;
-            Some((checkpoint, entries))
-        };
-        for index in 1..=parts[5][0] as u32 {
-            let name = SnapshotRef::from_bits(index).unwrap();
-            prop_assert_eq!(known(&found, name), known(&expected, name), "{:?}", name);
-        }
-        let epochs = halves(&parts[9]);
-        for id in 0..ids as u16 {
-            let expected = system.epoch(ThreadId(id)).load(Relaxed);
-            prop_assert_eq!(epochs[usize::from(id)].load(Relaxed), expected, "{}", id);
-        }
-        let (positions, rows) = (atomic(&parts[10][1..]), halves(&parts[11]));
-        let control = halves(&parts[10][..1]);
-        let found: Checkpoints<'_, gsan_core::atomics::Native> =
-            Checkpoints::new(device, &positions, &rows, &control);
-        let expected = system.checkpoints(device);
-        for index in 1..=entry::CHECKPOINTS {
-            let name = CheckpointRef::from_bits(index).unwrap();
-            prop_assert_eq!(found.position(name), expected.position(name));
-            for id in 0..ids as u16 {
-                let id = ThreadId(id);
-                prop_assert_eq!(found.epoch(name, id), expected.epoch(name, id));
-            }
-        }
-
         let met = self.core.losses();
         for loss in COMPARED {
-            prop_assert_eq!(parts[3][loss as usize], met.get(loss), "{:?}", loss);
+            let count: u64 = memories.iter().map(|m| taken(&m[0])[loss as usize]).sum();
+            prop_assert_eq!(count, met.get(loss), "{:?}", loss);
         }
 
-        let told = parts[0][0];
-        prop_assert!(told <= RING_ENTRIES);
-        let line = |site: u16| value::<Site>(&parts[2][4 * usize::from(site)..][..4]).line;
-        let found: BTreeSet<_> = parts[1]
+        let count = taken(&ring)[0];
+        prop_assert!(count <= RING_ENTRIES);
+        let line = |side: &RaceSide| {
+            let sites = taken(&memories[usize::from(side.device)][1]);
+            value::<Site>(&sites[4 * usize::from(side.site)..][..4]).line
+        };
+        let found: BTreeSet<_> = taken(&told)
             .chunks_exact(8)
-            .take(told as usize)
+            .take(count as usize)
             .map(value::<RaceEntry>)
             .map(|race| {
-                let (earlier, later) = (line(race.earlier.site), line(race.later.site));
+                let (earlier, later) = (line(&race.earlier), line(&race.later));
                 (race.later.launch, u32::from(race.kind), earlier, later)
             })
             .collect();
+        self.found.extend(self.core.take_races());
         let expected: BTreeSet<_> = self
-            .core
-            .take_races()
+            .found
             .iter()
             .map(|race| {
                 let kind = match race.kind {
@@ -500,6 +451,402 @@ impl<const S: usize> Twin<S> {
         prop_assert_eq!(found, expected);
         Ok(())
     }
+
+    /// Asks for memory; the answers will lie where it says.
+    fn read(&mut self, address: u64, count: u64) -> Span {
+        self.driver.read(address, count);
+        let first = self.asked;
+        self.asked += count as usize;
+        first..self.asked
+    }
+
+    fn shape(&self) -> ClockShape {
+        ClockShape::holding(self.global.segments, self.topology.slots())
+    }
+
+    /// Losses, sites, heads of publications and snapshots, publications, snapshots, epochs and
+    /// checkpoints of a device.
+    fn read_device(&mut self, device: DeviceRank) -> [Span; 10] {
+        let o = self.global.offsets;
+        let part = |offset: u32| region(device) + u64::from(offset);
+        let field = |offset: usize| region(device) + offset as u64;
+        let global = self.global;
+        let ids = u64::from(self.topology.ids());
+        let share = ids / u64::from(self.topology.devices());
+        let clocks = u64::from(global.snapshots) * self.shape().words() as u64 / 2;
+        let checkpoints = u64::from(entry::CHECKPOINTS);
+        [
+            self.read(field(offset_of!(GlobalState, losses)), 32),
+            self.read(part(o.sites), 4 * u64::from(limits::SITES)),
+            self.read(field(offset_of!(GlobalState, publication_head)), 1),
+            self.read(field(offset_of!(GlobalState, snapshot_head)), 1),
+            self.read(
+                part(o.publications),
+                u64::from(global.publications) * PUBLICATION_WORDS as u64,
+            ),
+            self.read(part(o.snapshot_states), global.snapshots.into()),
+            self.read(part(o.snapshots), clocks),
+            self.read(part(o.epochs), share.div_ceil(2)),
+            self.read(part(o.checkpoints), 1 + checkpoints),
+            self.read(part(o.checkpoint_epochs), (checkpoints * ids).div_ceil(2)),
+        ]
+    }
+
+    /// Has the core read a device's memory, and its own.
+    fn compare_device(
+        &self,
+        device: DeviceRank,
+        memory: &[Vec<u64>; 10],
+    ) -> Result<(), TestCaseError> {
+        let [
+            _,
+            _,
+            head,
+            snapshot_head,
+            publications,
+            states,
+            clocks,
+            epochs,
+            checkpoints,
+            rows,
+        ] = memory;
+        let system = self.core.system();
+        let (entries, head_word) = (atomic(publications), AtomicU64::new(head[0]));
+        let found = Publications::<Native>::new(&entries, &head_word, Token::MAX.get());
+        let expected = system.publications(device);
+        prop_assert_eq!(head[0], expected.head().load(Relaxed));
+        let kept = 2 * u64::from(self.global.publications);
+        for token in head[0].saturating_sub(kept)..head[0] {
+            let token = Token::new(token).unwrap();
+            prop_assert_eq!(found.read(token), expected.read(token), "{:?}", token);
+        }
+        let (states, clocks) = (atomic(states), halves(clocks));
+        let head_word = AtomicU64::new(snapshot_head[0]);
+        let found = Snapshots::<Native>::new(&states, &clocks, &head_word, self.shape());
+        let expected = system.snapshots(device);
+        for index in 1..=snapshot_head[0] as u32 {
+            let name = SnapshotRef::from_bits(index).unwrap();
+            let (found, expected) = (known(&found, name), known(&expected, name));
+            prop_assert_eq!(found, expected, "{:?} of {:?}", name, device);
+        }
+        let (epochs, ids) = (halves(epochs), self.topology.ids() as u16);
+        let share = ids / self.topology.devices() as u16;
+        for slot in 0..share {
+            let id = ThreadId(device.0 * share + slot);
+            let expected = system.epoch(id).load(Relaxed);
+            prop_assert_eq!(epochs[usize::from(slot)].load(Relaxed), expected);
+        }
+        let (positions, rows) = (atomic(&checkpoints[1..]), halves(rows));
+        let rows = &rows[..entry::CHECKPOINTS as usize * usize::from(ids)];
+        let control = halves(&checkpoints[..1]);
+        let found = Checkpoints::<Native>::new(device, &positions, rows, &control);
+        let expected = system.checkpoints(device);
+        for index in 1..=entry::CHECKPOINTS {
+            let first = u32::from(device.0) << entry::CHECKPOINT_DEVICE_SHIFT;
+            let name = CheckpointRef::from_bits(first | index).unwrap();
+            prop_assert_eq!(found.position(name), expected.position(name));
+            for id in 0..ids {
+                let id = ThreadId(id);
+                prop_assert_eq!(found.epoch(name, id), expected.epoch(name, id));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where answers lie.
+type Span = core::ops::Range<usize>;
+
+fn halves(words: &[u64]) -> Vec<AtomicU32> {
+    let halves: &[u32] = bytemuck::cast_slice(words);
+    halves.iter().map(|&word| AtomicU32::new(word)).collect()
+}
+
+fn atomic(words: &[u64]) -> Vec<AtomicU64> {
+    words.iter().map(|&word| AtomicU64::new(word)).collect()
+}
+
+/// The checkpoint and the entries of a snapshot.
+type Known = (Option<u32>, Vec<(Place, ClockEntry)>);
+
+fn known(ring: &Snapshots<'_, Native>, name: SnapshotRef) -> Option<Known> {
+    let (mut checkpoint, mut entries) = (None, Vec::new());
+    let read = ring.read(
+        name,
+        |c| checkpoint = Some(c.bits()),
+        |place, entry| entries.push((place, entry)),
+    );
+    // Rows of several banks have no order.
+    entries.sort_by_key(|(place, _)| (place.bank, place.slot));
+    read.ok().map(|()| (checkpoint, entries))
+}
+
+/// A program by hand: launches of single-threaded CTAs, told one event at a time.
+struct Script {
+    twin: Twin<4>,
+    line: u32,
+}
+
+fn cta(launch: u32, index: u32) -> Cta {
+    Thread::new(LaunchId(launch), index, 0).cta
+}
+
+impl Script {
+    fn new(topology: Topology, room: Room) -> Script {
+        let twin = Twin::new(Records::Four, topology, room);
+        Script { twin, line: 0 }
+    }
+
+    fn launch(&mut self, id: u32, stream: u32, ctas: u32) -> &mut Self {
+        self.twin.tell(&Event::Launch(Launch {
+            id: LaunchId(id),
+            device: DeviceRank(0),
+            stream: StreamId(stream),
+            ctas,
+            threads: 1,
+            cluster: 1,
+            programmatic: false,
+        }));
+        self
+    }
+
+    fn start(&mut self, cta: Cta, sm: u32) -> &mut Self {
+        self.twin.tell(&Event::CtaStart { cta, sm });
+        self
+    }
+
+    fn exit(&mut self, cta: Cta) -> &mut Self {
+        self.twin.tell(&Event::CtaExit(cta));
+        self
+    }
+
+    fn access(&mut self, cta: Cta, action: Action, order: Order, granule: u64) -> Access {
+        self.line += 1;
+        Access {
+            thread: Thread { cta, index: 0 },
+            range: Range {
+                space: Space::Global,
+                address: REAL + 8 * granule,
+                bytes: 4,
+            },
+            action,
+            order,
+            scope: Scope::Gpu,
+            site: SiteId(self.line),
+        }
+    }
+
+    fn write(&mut self, cta: Cta, granule: u64) -> &mut Self {
+        let access = self.access(cta, Action::Write, Order::Weak, granule);
+        self.twin.tell(&Event::Access(access));
+        self
+    }
+
+    fn strong(&mut self, cta: Cta, action: Action, order: Order, granule: u64) -> &mut Self {
+        let end = self.access(cta, action, order, granule);
+        let action = match action {
+            Action::Write => Action::Write,
+            _ => Action::Rmw,
+        };
+        self.twin
+            .tell(&Event::AtomicBegin(Access { action, ..end }));
+        self.twin.tell(&Event::AtomicEnd(end));
+        self
+    }
+
+    fn release(&mut self, cta: Cta, granule: u64) -> &mut Self {
+        self.strong(cta, Action::Write, Order::Release, granule)
+    }
+
+    fn acquire(&mut self, cta: Cta, granule: u64) -> &mut Self {
+        self.strong(cta, Action::Read, Order::Acquire, granule)
+    }
+
+    /// Both detectors met the limits this often and found no race.
+    fn meets(self, limits: &[(Loss, u64)]) {
+        let met = self.twin.core.losses();
+        for &(loss, count) in limits {
+            assert_eq!(met.get(loss), count, "{loss:?}");
+        }
+        let mut twin = self.twin;
+        assert_eq!(twin.core.take_races(), []);
+        twin.compare().unwrap();
+    }
+
+    /// The same, with races.
+    fn races(self, count: usize) {
+        let mut twin = self.twin;
+        let races = twin.core.take_races();
+        assert_eq!(races.len(), count, "{races:?}");
+        twin.found = races;
+        twin.compare().unwrap();
+    }
+}
+
+#[test]
+fn what_was_released_and_acquired_is_ordered_and_nothing_else_is() {
+    let mut script = Script::new(topology(1, 1), ROOMY);
+    let [a, b, c] = [cta(0, 0), cta(0, 1), cta(0, 2)];
+    script.launch(0, 0, 3).start(a, 0).start(b, 1).start(c, 2);
+    script.write(a, 1).write(c, 2).release(a, 0).acquire(b, 0);
+    // The first is ordered; the second is not.
+    script.write(b, 1).write(b, 2);
+    script.races(1);
+}
+
+#[test]
+fn without_a_private_clock_everything_is_ordered() {
+    let none = Room {
+        private_clocks: 0,
+        ..ROOMY
+    };
+    let mut script = Script::new(topology(1, 1), none);
+    let [a, b, c] = [cta(0, 0), cta(0, 1), cta(0, 2)];
+    script.launch(0, 0, 3).start(a, 0).start(b, 1).start(c, 2);
+    script.write(a, 1).write(c, 2).release(a, 0).acquire(b, 0);
+    script.write(b, 1).write(b, 2);
+    // What it releases is TOP.
+    script.release(b, 3).acquire(c, 3).write(c, 1);
+    script.exit(b).exit(a).exit(c);
+    script.meets(&[(Loss::PrivatePoolEmpty, 1), (Loss::TopRelease, 1)]);
+}
+
+#[test]
+fn a_publication_that_was_overwritten_stands_for_a_checkpoint() {
+    let one = Room {
+        publications: 1,
+        ..ROOMY
+    };
+    let mut script = Script::new(topology(1, 1), one);
+    let [a, b, c] = [cta(0, 0), cta(0, 1), cta(0, 2)];
+    script.launch(0, 0, 3).start(a, 0).start(b, 1).start(c, 2);
+    script.write(a, 1).release(a, 0).release(c, 3).acquire(b, 0);
+    script.write(b, 1);
+    script.meets(&[(Loss::PublicationOverrun, 1)]);
+}
+
+#[test]
+fn a_snapshot_that_was_overwritten_stands_for_a_checkpoint() {
+    let two = Room {
+        snapshots: 2,
+        ..ROOMY
+    };
+    let mut script = Script::new(topology(1, 1), two);
+    let ctas: Vec<Cta> = (0..5).map(|index| cta(0, index)).collect();
+    script.launch(0, 0, 5);
+    for (sm, &cta) in ctas.iter().enumerate() {
+        script.start(cta, sm as u32);
+    }
+    // The first claims a snapshot for the frontier; three others each publish what they learned.
+    script.write(ctas[0], 1).release(ctas[0], 0);
+    for (index, &cta) in ctas[1..4].iter().enumerate() {
+        script.acquire(cta, 0).release(cta, index as u64 + 2);
+    }
+    script.acquire(ctas[4], 2).write(ctas[4], 1);
+    script.meets(&[(Loss::SnapshotOverrun, 1)]);
+}
+
+#[test]
+fn a_cta_without_a_slot_releases_everything() {
+    let mut script = Script::new(topology(1, 1), ROOMY);
+    let [a, b] = [cta(0, 0), cta(0, 1)];
+    script.twin.core.system().slots(0).take(0).unwrap();
+    let masks = STATE + u64::from(script.twin.global.offsets.slot_masks);
+    script.twin.driver.write(masks, &[1]);
+    let marks = STATE + u64::from(script.twin.global.offsets.high_water);
+    script.twin.driver.write(marks, &[1]);
+    script.launch(0, 0, 2).start(a, 0).start(b, 1);
+    script.write(b, 1).release(a, 0).acquire(b, 0).write(b, 1);
+    script.exit(a).exit(b);
+    script.meets(&[(Loss::NoSlot, 1), (Loss::TopRelease, 1)]);
+}
+
+#[test]
+fn a_cta_whose_epochs_are_worn_counts_as_ordered() {
+    let mut script = Script::new(topology(1, 1), ROOMY);
+    let [a, b] = [cta(0, 0), cta(0, 1)];
+    let last = Sizes::DEFAULT.last_epoch.get() - 2;
+    let system = script.twin.core.system();
+    system.epoch(ThreadId(0)).store(last, Relaxed);
+    let epochs = STATE + u64::from(script.twin.global.offsets.epochs);
+    script.twin.driver.write(epochs, &[last.into()]);
+    script.launch(0, 0, 2).start(a, 0).start(b, 1);
+    for granule in 0..4 {
+        script.write(a, 10).release(a, granule);
+    }
+    script.write(b, 10);
+    script.meets(&[(Loss::WornEpoch, 1)]);
+}
+
+#[test]
+fn when_tokens_are_worn_a_release_says_everything_so_far() {
+    let mut script = Script::new(topology(1, 1), ROOMY);
+    let [a, b] = [cta(0, 0), cta(0, 1)];
+    let head = Token::MAX.get() - 1;
+    let publications = script.twin.core.system().publications(DeviceRank(0));
+    publications.head().store(head, Relaxed);
+    let place = STATE + offset_of!(GlobalState, publication_head) as u64;
+    script.twin.driver.write(place, &[head]);
+    script.launch(0, 0, 2).start(a, 0).start(b, 1);
+    script.write(a, 1).release(a, 0).write(a, 2).release(a, 3);
+    script.acquire(b, 3).write(b, 1).write(b, 2);
+    script.meets(&[(Loss::WornToken, 1)]);
+}
+
+#[test]
+fn a_clock_without_room_for_a_bank_knows_everything() {
+    let mut script = Script::new(topology(1, 5), ROOMY);
+    // Five streams, each with a bank; a clock has room for three.
+    for launch in 0..5 {
+        let cta = cta(launch, 0);
+        script.launch(launch, launch, 1).start(cta, launch);
+        script.write(cta, 20 + u64::from(launch));
+        script.release(cta, launch.into());
+    }
+    for launch in 0..4 {
+        script.acquire(cta(4, 0), launch);
+    }
+    for launch in 0..4 {
+        script.write(cta(4, 0), 20 + launch);
+    }
+    script.meets(&[(Loss::OutsideClock, 1)]);
+}
+
+#[test]
+fn a_frontier_without_room_in_a_snapshot_is_said_by_a_checkpoint() {
+    let mut script = Script::new(topology(1, 6), ROOMY);
+    for launch in 0..4 {
+        let cta = cta(launch, 0);
+        script.launch(launch, launch, 1).start(cta, launch);
+        script.write(cta, 20 + u64::from(launch));
+        script.release(cta, launch.into());
+    }
+    // Two kernels of one stream learn of two banks each; the third starts with all four.
+    for launch in [4, 5] {
+        let cta = cta(launch, 0);
+        script.launch(launch, 4, 1).start(cta, 5);
+        for granule in [0, 1] {
+            script.acquire(cta, 2 * u64::from(launch - 4) + granule);
+        }
+        script.exit(cta);
+    }
+    let [a, b] = [cta(6, 0), cta(7, 0)];
+    script.launch(6, 4, 1).start(a, 5).release(a, 10);
+    script.launch(7, 5, 1).start(b, 6).acquire(b, 10);
+    for launch in 0..4 {
+        script.write(b, 20 + launch);
+    }
+    script.meets(&[(Loss::OutsideClock, 1)]);
+}
+
+#[test]
+fn a_compare_and_swap_that_fails_has_released_more_than_happened() {
+    let mut script = Script::new(topology(1, 1), ROOMY);
+    let [a, b] = [cta(0, 0), cta(0, 1)];
+    script.launch(0, 0, 2).start(a, 0).start(b, 1).write(a, 1);
+    script.strong(a, Action::FailedRmw, Order::AcqRel, 0);
+    script.acquire(b, 0).write(b, 1);
+    script.meets(&[(Loss::FailedRelease, 1)]);
 }
 
 /// The limits that both meet equally often.
@@ -612,9 +959,10 @@ fn agree<const S: usize>(
     records: Records,
     case: &Case,
     grain: Grain,
-    (banks, room): (u32, Room),
+    topology: Topology,
+    room: Room,
 ) -> Result<(), TestCaseError> {
-    let mut twin = Twin::<S>::new(records, topology(banks), room);
+    let mut twin = Twin::<S>::new(records, topology, room);
     for event in as_told(&execute(&case.program, grain, &case.schedule)) {
         twin.tell(&event);
     }
@@ -648,15 +996,32 @@ proptest! {
 
     #[test]
     fn with_room_for_all_verdicts_and_memory_are_the_same(case in cases(PROGRAMS), grain in grain()) {
-        agree::<4>(Records::Four, &case, grain, (1, ROOMY))?;
-        agree::<2>(Records::Two, &case, grain, (1, ROOMY))?;
+        agree::<4>(Records::Four, &case, grain, topology(1, 1), ROOMY)?;
+        agree::<2>(Records::Two, &case, grain, topology(1, 1), ROOMY)?;
+    }
+
+    #[test]
+    fn streams_that_wait_for_each_other_leave_the_same(
+        case in cases(Programs { kernels: 5, streams: 3, ..PROGRAMS }), grain in grain(),
+    ) {
+        agree::<4>(Records::Four, &case, grain, topology(1, 3), ROOMY)?;
+        agree::<2>(Records::Two, &case, grain, topology(1, 3), ROOMY)?;
+    }
+
+    #[test]
+    fn two_devices_leave_the_same(
+        case in cases(Programs { kernels: 5, streams: 3, devices: 2, ..PROGRAMS }),
+        grain in grain(), room in prop_oneof![Just(ROOMY), tight()],
+    ) {
+        agree::<4>(Records::Four, &case, grain, topology(2, 2), room)?;
+        agree::<2>(Records::Two, &case, grain, topology(2, 2), room)?;
     }
 
     #[test]
     fn with_room_for_nothing_verdicts_and_memory_are_the_same(
         case in cases(PROGRAMS), grain in grain(), room in tight(),
     ) {
-        agree::<4>(Records::Four, &case, grain, (1, room))?;
-        agree::<2>(Records::Two, &case, grain, (1, room))?;
+        agree::<4>(Records::Four, &case, grain, topology(1, 1), room)?;
+        agree::<2>(Records::Two, &case, grain, topology(1, 1), room)?;
     }
 }
