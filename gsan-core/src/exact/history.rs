@@ -269,6 +269,11 @@ impl History {
             if mask == 0 || !(record.tag.action().writes() || tag.action().writes()) {
                 continue;
             }
+            if let Who::One(unit, epoch) = record.who
+                && viewer.is_after(record.tag, unit, epoch)
+            {
+                continue;
+            }
             let both_strong =
                 record.tag.is_strong() && tag.is_strong() && record.tag.overlaps_completely(tag);
             if both_strong && units.all_in_reach(tag.scope(), record.tag.scope()) {
@@ -296,6 +301,10 @@ impl History {
     pub(super) fn record_weak(&mut self, tag: Tag, unit: u32, epoch: u32, viewer: &Viewer<'_>) {
         if tag.action().writes() {
             self.drop_before_write(tag.mask(), viewer);
+            if self.locations.is_empty() {
+                self.insert_weak(tag, unit, epoch);
+                return;
+            }
             for location in &mut self.locations {
                 location.overwritten(tag.mask());
             }
@@ -322,6 +331,13 @@ impl History {
             if inside == 0 || (tag.is_strong() && outside != 0) {
                 return true;
             }
+            // Mostly the access before is by one unit, and ordered before this one.
+            if let Who::One(unit, epoch) = record.who
+                && viewer.is_after(tag, unit, epoch)
+            {
+                record.tag = tag.with_mask(outside);
+                return outside != 0;
+            }
             let observed = |unit, _| is_observed(locations, tag, unit, viewer);
             match (record.who.without(tag, viewer, &observed), outside) {
                 (None, 0) => false,
@@ -345,7 +361,9 @@ impl History {
                 }
             }
         });
-        self.records.extend(split);
+        if !split.is_empty() {
+            self.records.extend(split);
+        }
     }
 
     /// A weak read stands for the weak reads of the same site that are ordered before it.

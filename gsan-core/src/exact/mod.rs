@@ -139,8 +139,8 @@ impl Exact {
     }
 
     fn weak(&mut self, access: &Access, unit: UnitRef) {
-        self.units.actor_mut(unit).touch();
         let actor = self.units.actor(unit);
+        actor.touch();
         let step = WeakStep {
             units: &self.units,
             viewer: self.units.viewer(unit, &actor.past),
@@ -378,7 +378,7 @@ impl WeakStep<'_> {
             let race = race(self.units, unit, space, granule, conflict, tag);
             found.push(race);
         });
-        if history.is_plain() && clean {
+        if history.is_plain() && clean && shadow.is_worth_remembering() {
             let from = shadow.before(place);
             let history = shadow.own_history(place);
             history.record_weak(tag, unit, epoch, &self.viewer);

@@ -59,10 +59,22 @@ pub(super) struct Shadow {
     histories: Vec<Shared>,
     free_histories: Vec<u32>,
     steps: Vec<Option<Step>>,
+    /// See [`Self::is_worth_remembering`].
+    credit: u32,
+    misses: u32,
 }
 
 impl Shadow {
     const STEPS: usize = 256;
+
+    /// What a step that was repeated pays for: so many that were not.
+    const REWARD: u32 = 8;
+
+    /// The most credit there can be.
+    const MOST_CREDIT: u32 = 1024;
+
+    /// Without credit, one of so many steps is remembered.
+    const PROBE: u32 = 13;
 
     pub(super) fn new() -> Self {
         Shadow {
@@ -77,10 +89,13 @@ impl Shadow {
             }],
             free_histories: Vec::new(),
             steps: vec![None; Self::STEPS],
+            credit: Self::MOST_CREDIT,
+            misses: 0,
         }
     }
 
     /// The granule at `address`, which is a multiple of its size.
+    #[inline]
     pub(super) fn granule(&mut self, space: Space, address: u64) -> Granule {
         let number = address / GRANULE;
         let index = (number % PAGE) as usize;
@@ -111,17 +126,20 @@ impl Shadow {
         page
     }
 
+    #[inline]
     fn entry(&mut self, granule: Granule) -> &mut HistoryId {
         &mut self.pages[granule.page as usize][granule.index]
     }
 
     /// What is known of the granule.
+    #[inline]
     pub(super) fn history(&self, granule: Granule) -> &History {
         let HistoryId(id) = self.pages[granule.page as usize][granule.index];
         &self.histories[id as usize].history
     }
 
     /// What is known of the granule, to change it and no other.
+    #[inline]
     pub(super) fn own_history(&mut self, granule: Granule) -> &mut History {
         let id = *self.entry(granule);
         let shared = &self.histories[id.0 as usize];
@@ -137,6 +155,7 @@ impl Shadow {
     }
 
     /// Takes the step `what` if it was taken from this history before.
+    #[inline]
     pub(super) fn repeat(&mut self, granule: Granule, what: What) -> bool {
         let from = self.pages[granule.page as usize][granule.index];
         match self.steps[slot(from, what)] {
@@ -144,10 +163,23 @@ impl Shadow {
                 if step.to != from {
                     self.rename(granule, step.to);
                 }
+                self.credit = (self.credit + Self::REWARD).min(Self::MOST_CREDIT);
                 true
             }
-            _ => false,
+            _ => {
+                self.credit = self.credit.saturating_sub(1);
+                self.misses = self.misses.wrapping_add(1);
+                false
+            }
         }
+    }
+
+    /// Whether the step that [`Self::repeat`] did not know should be remembered. Remembering costs
+    /// a copy of the history. Where steps are hardly ever repeated, only samples are, which is
+    /// enough to notice that this changes.
+    #[inline]
+    pub(super) fn is_worth_remembering(&self) -> bool {
+        self.credit > 0 || self.misses.is_multiple_of(Self::PROBE)
     }
 
     /// Keeps the present history of the granule as the beginning of a step to remember.

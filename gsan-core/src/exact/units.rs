@@ -1,5 +1,6 @@
 //! Launches, their CTAs and their units: who exists, where it stands, and what it knows.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
@@ -23,7 +24,7 @@ pub(super) struct Actor {
     /// The epoch its next access is recorded at, less one: new units have epoch 1.
     finished: u32,
     /// Whether an access was recorded at the present epoch.
-    touched: bool,
+    touched: Cell<bool>,
     /// Grows whenever `past` or the epoch does.
     pub(super) version: u32,
 }
@@ -47,15 +48,15 @@ impl Actor {
     }
 
     /// An access is recorded at the present epoch.
-    pub(super) fn touch(&mut self) {
-        self.touched = true;
+    pub(super) fn touch(&self) {
+        self.touched.set(true);
     }
 
     /// The newest epoch with accesses; later ones get a newer epoch. The last epoch is never
     /// left: what a unit does there counts as ordered.
     pub(super) fn finish_epoch(&mut self) -> u32 {
-        if self.touched && self.finished < ALL - 2 {
-            self.touched = false;
+        if self.touched.get() && self.finished < ALL - 2 {
+            self.touched.set(false);
             self.finished += 1;
             self.version = self.version.wrapping_add(1);
         }
@@ -134,10 +135,14 @@ impl LaunchState {
         self.first_unit..self.first_unit + self.launch.ctas * self.units_per_cta
     }
 
+    #[inline]
     fn cluster_of(&self, index: u32) -> Cta {
         Cta {
             launch: self.launch.id,
-            index: CtaIndex(index - index % self.launch.cluster),
+            index: CtaIndex(match self.launch.cluster {
+                1 => index,
+                cluster => index - index % cluster,
+            }),
         }
     }
 }
@@ -199,6 +204,7 @@ impl<'a> Viewer<'a> {
     /// Whether the link from a past access to this one needs a proxy fence. A generic read before
     /// an asynchronous write does not: the value read is in a register by then, and the pipelines
     /// in use rely on it.
+    #[inline]
     fn needs_proxy_fence(&self, tag: Tag) -> bool {
         self.copy.is_some_and(|(_, proxy)| proxy == Proxy::Async)
             && tag.proxy() == Proxy::Generic
@@ -206,6 +212,7 @@ impl<'a> Viewer<'a> {
     }
 
     /// The clock that decides about past accesses with `tag` by other units.
+    #[inline]
     pub(super) fn clock(&self, tag: Tag) -> &'a Tree {
         let clock: &Clock = if self.needs_proxy_fence(tag) {
             &self.past.fenced
@@ -221,6 +228,7 @@ impl<'a> Viewer<'a> {
 
     /// Whether the access `tag` that `unit` (a copy's number for an asynchronous one) recorded at
     /// `epoch` precedes this one in base causality order.
+    #[inline]
     pub(super) fn is_after(&self, tag: Tag, unit: u32, epoch: u32) -> bool {
         let own = if tag.is_asynchronous() {
             // The parts of one copy are ordered among themselves.
@@ -302,6 +310,7 @@ impl Units {
         });
     }
 
+    #[inline]
     fn number(&mut self, id: LaunchId) -> Result<usize, EventError> {
         if self.latest.0 != id || self.latest.1 == usize::MAX {
             let number = self.numbers.get(&id);
@@ -310,6 +319,7 @@ impl Units {
         Ok(self.latest.1)
     }
 
+    #[inline]
     fn cta(&mut self, cta: Cta) -> Result<(usize, &mut CtaState), EventError> {
         let number = self.number(cta.launch)?;
         let launch = &mut self.launches[number];
@@ -423,6 +433,7 @@ impl Units {
     }
 
     /// Finds a unit that may act.
+    #[inline]
     pub(super) fn find(&mut self, thread: Thread) -> Result<UnitRef, EventError> {
         let (number, state) = self.cta(thread.cta)?;
         if !matches!(state, CtaState::Resident(_)) {
@@ -452,6 +463,7 @@ impl Units {
         })
     }
 
+    #[inline]
     pub(super) fn actor(&self, unit: UnitRef) -> &Actor {
         let cta = unit.position.cta.index.0 as usize;
         match &self.launches[unit.launch].ctas[cta] {
@@ -460,6 +472,7 @@ impl Units {
         }
     }
 
+    #[inline]
     fn resident_of(&mut self, unit: UnitRef) -> &mut Resident {
         let cta = unit.position.cta.index.0 as usize;
         match &mut self.launches[unit.launch].ctas[cta] {
@@ -468,11 +481,13 @@ impl Units {
         }
     }
 
+    #[inline]
     pub(super) fn actor_mut(&mut self, unit: UnitRef) -> &mut Actor {
         &mut self.resident_of(unit).actors[unit.actor]
     }
 
     /// The same unit, ready to access memory.
+    #[inline]
     pub(super) fn viewer<'a>(&'a self, unit: UnitRef, past: &'a Past) -> Viewer<'a> {
         Viewer {
             unit: unit.unit,
