@@ -4,6 +4,7 @@ use crate::alu::Rmw;
 use crate::exec::fault::{Fault, FaultKind};
 use crate::exec::interpret::{Runner, Stop};
 use crate::exec::memory::{Refusal, from_generic};
+use crate::exec::pages::copy;
 use crate::exec::printf::{Answer, Request};
 use crate::exec::thread::{Polled, site};
 use crate::program::ir::{Address, MemoryAccess, MemorySpace};
@@ -20,6 +21,17 @@ const LONGEST_STRING: u64 = 1 << 16;
 pub(super) struct Target {
     pub(super) space: MemorySpace,
     pub(super) address: u64,
+}
+
+impl Target {
+    /// One element of a vector of elements of `size` bytes that begins here.
+    #[inline]
+    fn element(self, index: usize, size: usize) -> Target {
+        Target {
+            address: self.address + (index * size) as u64,
+            ..self
+        }
+    }
 }
 
 impl<D: Detector> Runner<'_, '_, '_, D> {
@@ -45,6 +57,22 @@ impl<D: Detector> Runner<'_, '_, '_, D> {
                 .check_overwrite(target.address, bytes.into())?;
         }
         Ok(target)
+    }
+
+    /// Checks an access to `count` elements, one after the other.
+    #[inline]
+    fn vector(
+        &mut self,
+        address: Address,
+        access: MemoryAccess,
+        count: usize,
+        write: bool,
+    ) -> Result<Target, FaultKind> {
+        let size = usize::from(access.element.bytes);
+        let total = (count * size) as u32;
+        let alignment = alignment(total, size);
+        let address = self.address(address);
+        self.target(access.space, address, total, alignment, write)
     }
 
     /// Checks that bytes exist and are aligned to `alignment`.
@@ -228,19 +256,9 @@ impl<D: Detector> Runner<'_, '_, '_, D> {
         let size = usize::from(access.element.bytes);
         let per_element = size.div_ceil(8);
         let count = registers.len() / per_element;
-        let total = (count * size) as u32;
-        let first = self.target(
-            access.space,
-            self.address(address),
-            total,
-            alignment(total, size),
-            false,
-        )?;
+        let first = self.vector(address, access, count, false)?;
         for (index, registers) in registers.chunks_exact(per_element).enumerate() {
-            let target = Target {
-                address: first.address + (index * size) as u64,
-                ..first
-            };
+            let target = first.element(index, size);
             if access.space != MemorySpace::Const {
                 self.tell(
                     target,
@@ -285,19 +303,9 @@ impl<D: Detector> Runner<'_, '_, '_, D> {
         let size = usize::from(access.element.bytes);
         let per_element = size.div_ceil(8);
         let count = operands.len() / per_element;
-        let total = (count * size) as u32;
-        let first = self.target(
-            access.space,
-            self.address(address),
-            total,
-            alignment(total, size),
-            true,
-        )?;
+        let first = self.vector(address, access, count, true)?;
         for (index, operands) in operands.chunks_exact(per_element).enumerate() {
-            let target = Target {
-                address: first.address + (index * size) as u64,
-                ..first
-            };
+            let target = first.element(index, size);
             let value = self.wide_value(operands).to_le_bytes();
             let mut old = [0; 16];
             self.old(target, &mut old[..size]);
@@ -337,19 +345,10 @@ impl<D: Detector> Runner<'_, '_, '_, D> {
         let per_element = size.div_ceil(8);
         let swaps = rmw == Rmw::CompareAndSwap;
         let per_operation = if swaps { 2 * per_element } else { per_element };
-        let total = (operands.len() / per_operation * size) as u32;
-        let first = self.target(
-            access.space,
-            self.address(address),
-            total,
-            alignment(total, size),
-            true,
-        )?;
+        let count = operands.len() / per_operation;
+        let first = self.vector(address, access, count, true)?;
         for (index, operands) in operands.chunks_exact(per_operation).enumerate() {
-            let target = Target {
-                address: first.address + (index * size) as u64,
-                ..first
-            };
+            let target = first.element(index, size);
             let mut bytes = [0; 16];
             self.read(target, &mut bytes[..size]);
             let old = u128::from_le_bytes(bytes);
@@ -558,9 +557,10 @@ fn alignment(total: u32, element: usize) -> u32 {
 }
 
 /// Up to 16 bytes as one word, to tell whether they changed.
+#[inline]
 fn digest(bytes: &[u8]) -> u64 {
     let mut word = [0; 16];
-    word[..bytes.len()].copy_from_slice(bytes);
+    copy(&mut word[..bytes.len()], bytes);
     let wide = u128::from_le_bytes(word);
     wide as u64 ^ ((wide >> 64) as u64).rotate_left(17)
 }

@@ -179,18 +179,23 @@ fn clock(special: Special, now: u64) -> Option<u64> {
 /// Runs a thread until just before its next operation that others can notice. If it is at such an
 /// operation, that one is done first, except those that need more than the thread itself: these
 /// are left to the caller, the thread still at them.
+///
+/// It has `turns` such turns, one after the other. Also returns how many it had before the one
+/// that ended with the step.
 pub(super) fn turn<'a, D: Detector>(
     env: &mut Env<'a, '_, D>,
     cta: &mut CtaState<'a>,
     index: u32,
-) -> Result<Step, Stop> {
+    turns: u32,
+) -> (Result<Step, Stop>, u32) {
     let Some(mut runner) = Runner::of(env, cta, index) else {
-        return Ok(Step::Exit);
+        return (Ok(Step::Exit), 0);
     };
-    let step = runner.run();
+    let mut left = turns;
+    let step = runner.run(&mut left);
     let executed = runner.executed;
     env.instructions += executed;
-    step
+    (step, (turns - left).saturating_sub(1))
 }
 
 /// A thread and all that its operations reach.
@@ -232,9 +237,9 @@ impl<'r, 'a, 'd, D: Detector> Runner<'r, 'a, 'd, D> {
         (self.value(predicate.operand) & 1 != 0) != predicate.negated
     }
 
-    fn run(&mut self) -> Result<Step, Stop> {
+    fn run(&mut self, turns: &mut u32) -> Result<Step, Stop> {
         let program = self.env.program;
-        let mut acted = false;
+        let mut turn_began = self.executed;
         loop {
             let pc = self.thread.pc;
             let Some(inst) = program.code.get(pc as usize) else {
@@ -249,11 +254,12 @@ impl<'r, 'a, 'd, D: Detector> Runner<'r, 'a, 'd, D> {
                 }
             }
             if is_visible(&inst.op) {
-                if acted {
+                if *turns == 0 {
                     return Ok(Step::Ready);
                 }
-                acted = true;
-            } else if self.executed >= LONGEST_TURN {
+                *turns -= 1;
+                turn_began = self.executed;
+            } else if self.executed - turn_began >= LONGEST_TURN {
                 return Ok(Step::Yielded);
             }
             self.executed += 1;

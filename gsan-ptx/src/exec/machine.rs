@@ -102,7 +102,7 @@ impl<'a, 'd, D: Detector> Machine<'a, 'd, D> {
     fn go(&mut self) -> Result<(), Finding> {
         self.host()?;
         loop {
-            let Some(handle) = self.scheduler.next() else {
+            let Some((handle, turns)) = self.scheduler.next() else {
                 if self.next_launch == self.setup.launches.len()
                     && self.launches.iter().all(|launch| launch.done)
                 {
@@ -113,19 +113,21 @@ impl<'a, 'd, D: Detector> Machine<'a, 'd, D> {
                 }
                 return Err(Finding::Deadlock(self.waiting()));
             };
-            self.turn(handle)?;
+            self.turn(handle, turns)?;
             if self.env.instructions > self.setup.limits.instructions {
                 return Err(Finding::Budget(self.waiting()));
             }
         }
     }
 
-    fn turn(&mut self, handle: Handle) -> Result<(), Finding> {
+    fn turn(&mut self, handle: Handle, turns: u32) -> Result<(), Finding> {
         let Some(Some(cta)) = self.ctas.get_mut(handle.cta as usize) else {
             return Ok(());
         };
         let index = handle.thread;
-        let step = match turn(&mut self.env, cta, index) {
+        let (step, before) = turn(&mut self.env, cta, index, turns);
+        self.scheduler.went_on(handle, before);
+        let step = match step {
             Ok(step) => step,
             Err(stop) => return Err(finding(cta, index, stop)),
         };

@@ -1,7 +1,7 @@
 //! Global memory: what the host allocated and the variables of the module; and the generic
 //! address space around it.
 
-use crate::exec::pages::Pages;
+use crate::exec::pages::{Pages, Recent};
 use crate::program::Program;
 use crate::program::ir::MemorySpace;
 use crate::program::symbols::RelocationTarget;
@@ -191,6 +191,7 @@ pub struct Memory<'a> {
     data_stride: u64,
     /// The allocation that the last access hit.
     last: usize,
+    recent: Recent,
 }
 
 /// Why an access cannot be done.
@@ -215,6 +216,7 @@ impl<'a> Memory<'a> {
             pages: Pages::default(),
             data_stride: (program.data.bytes + GUARD).next_multiple_of(ALIGNMENT),
             last: 0,
+            recent: Recent::default(),
         };
         for &device in devices {
             memory.place_data(program, device);
@@ -248,12 +250,14 @@ impl<'a> Memory<'a> {
 
     /// Reads bytes; those outside allocations are 0.
     pub fn read(&self, address: u64, into: &mut [u8]) {
-        self.pages.read_over(&self.image.pages, address, into);
+        self.pages
+            .read_again(&self.recent, &self.image.pages, address, into);
     }
 
     /// Writes bytes, whether or not they are allocated.
     pub(super) fn write(&mut self, address: u64, bytes: &[u8]) {
-        self.pages.write_over(&self.image.pages, address, bytes);
+        self.pages
+            .write_again(&self.recent, &self.image.pages, address, bytes);
     }
 
     /// Whether `bytes` bytes at `address` lie in one allocation.

@@ -1,8 +1,19 @@
 //! Sparse bytes: only pages that were written take memory.
 
 use rustc_hash::FxHashMap;
+use std::cell::Cell;
 
 const PAGE: usize = 4096;
+
+/// Copies bytes; words without a call.
+#[inline]
+pub(super) fn copy(to: &mut [u8], from: &[u8]) {
+    match from.len() {
+        4 => to[..4].copy_from_slice(&from[..4]),
+        8 => to[..8].copy_from_slice(&from[..8]),
+        _ => to.copy_from_slice(from),
+    }
+}
 
 /// A map from addresses to bytes; what was never written is 0.
 #[derive(Clone, Debug, Default)]
@@ -11,7 +22,12 @@ pub(super) struct Pages {
     pages: Vec<Box<[u8; PAGE]>>,
 }
 
+/// Which page an address is on, if that was looked up last.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Recent(Cell<Option<(u64, u32)>>);
+
 /// The page number and the offset in the page.
+#[inline]
 fn split(address: u64) -> (u64, usize) {
     (address / PAGE as u64, (address % PAGE as u64) as usize)
 }
@@ -31,6 +47,50 @@ impl Pages {
             (pages.len() - 1) as u32
         });
         &mut pages[index as usize]
+    }
+
+    /// The bytes from an address on that lie on the page looked up last.
+    #[inline]
+    fn recent(&self, recent: &Recent, address: u64) -> Option<(u32, usize)> {
+        let (number, offset) = split(address);
+        match recent.0.get() {
+            Some((known, index)) if known == number => Some((index, offset)),
+            _ => {
+                let index = *self.numbers.get(&number)?;
+                recent.0.set(Some((number, index)));
+                Some((index, offset))
+            }
+        }
+    }
+
+    /// [`Self::read_over`] for accesses of a kernel, which mostly hit the same page again.
+    #[inline]
+    pub(super) fn read_again(&self, recent: &Recent, base: &Pages, address: u64, into: &mut [u8]) {
+        if let Some((index, offset)) = self.recent(recent, address)
+            && let Some(bytes) = self.pages[index as usize].get(offset..offset + into.len())
+        {
+            copy(into, bytes);
+        } else {
+            self.read_over(base, address, into);
+        }
+    }
+
+    /// [`Self::write_over`] for accesses of a kernel.
+    #[inline]
+    pub(super) fn write_again(
+        &mut self,
+        recent: &Recent,
+        base: &Pages,
+        address: u64,
+        bytes: &[u8],
+    ) {
+        if let Some((index, offset)) = self.recent(recent, address)
+            && let Some(place) = self.pages[index as usize].get_mut(offset..offset + bytes.len())
+        {
+            copy(place, bytes);
+        } else {
+            self.write_over(base, address, bytes);
+        }
     }
 
     /// Writes bytes.

@@ -49,6 +49,9 @@ pub(super) enum TurnEnd {
 /// polls in a way that is not recognised does not starve the one it waits for.
 const LONGEST_STREAK: u32 = 50_000;
 
+/// The most turns given at once, so that the instruction budget is looked at now and then.
+const MOST_TURNS: u32 = 256;
+
 /// The threads that can go on, except the one that has its turn.
 pub(super) enum Scheduler {
     RoundRobin(VecDeque<Handle>),
@@ -160,16 +163,34 @@ impl Scheduler {
         }
     }
 
-    /// Takes the thread whose turn it is.
-    pub(super) fn next(&mut self) -> Option<Handle> {
+    /// A thread had turns, one after the other, and then another one, for which [`Self::end_turn`]
+    /// may follow.
+    pub(super) fn went_on(&mut self, handle: Handle, turns: u32) {
+        if turns == 0 {
+            return;
+        }
+        if let Scheduler::Pct(pct) = self {
+            if pct.previous == Some(handle) {
+                pct.streak += turns;
+            } else {
+                pct.previous = Some(handle);
+                pct.streak = turns - 1;
+            }
+            pct.until_change -= u64::from(turns);
+        }
+    }
+
+    /// Takes the thread whose turn it is, and for how many turns: it would be taken again after
+    /// each but the last, if nothing happens meanwhile but its turns.
+    pub(super) fn next(&mut self) -> Option<(Handle, u32)> {
         match self {
-            Scheduler::RoundRobin(queue) => queue.pop_front(),
+            Scheduler::RoundRobin(queue) => queue.pop_front().map(|handle| (handle, 1)),
             Scheduler::Random { ready, rng } => {
                 if ready.is_empty() {
                     return None;
                 }
                 let index = below(rng, ready.len() as u64) as usize;
-                Some(ready.swap_remove(index))
+                Some((ready.swap_remove(index), 1))
             }
             Scheduler::Pct(pct) => {
                 let next = match (pct.last.take(), pct.ready.peek_mut()) {
@@ -179,7 +200,12 @@ impl Scheduler {
                     (None, Some(first)) => Some(PeekMut::pop(first)),
                     (last, _) => last,
                 };
-                next.map(|(_, handle)| handle)
+                let (priority, handle) = next?;
+                let first = pct
+                    .ready
+                    .peek()
+                    .is_none_or(|&other| other < (priority, handle));
+                Some((handle, if first { pct.turns(handle) } else { 1 }))
             }
         }
     }
@@ -191,6 +217,18 @@ impl Scheduler {
             Scheduler::Random { ready, .. } => ready.len(),
             Scheduler::Pct(pct) => pct.ready.len() + usize::from(pct.last.is_some()),
         }
+    }
+}
+
+impl Pct {
+    /// How many turns the thread of highest priority has before it may lose that.
+    fn turns(&self, handle: Handle) -> u32 {
+        let streak = match self.previous {
+            Some(previous) if previous == handle => self.streak,
+            _ => 0,
+        };
+        let until_change = u32::try_from(self.until_change).unwrap_or(u32::MAX);
+        (LONGEST_STREAK.saturating_sub(streak).min(until_change)).min(MOST_TURNS - 1) + 1
     }
 }
 
@@ -209,11 +247,37 @@ mod tests {
         scheduler.start(0, 8);
         (0..count)
             .map(|_| {
-                let handle = scheduler.next().unwrap();
+                let (handle, _) = scheduler.next().unwrap();
                 scheduler.end_turn(handle, TurnEnd::Ready);
                 handle.thread
             })
             .collect()
+    }
+
+    /// The same turns, taken as many at once as are given.
+    fn turns_at_once(strategy: Strategy, seed: u64, count: usize) -> Vec<u32> {
+        let mut scheduler = Scheduler::new(Schedule { strategy, seed });
+        scheduler.start(0, 8);
+        let mut turns = Vec::new();
+        while turns.len() < count {
+            let (handle, given) = scheduler.next().unwrap();
+            scheduler.went_on(handle, given - 1);
+            scheduler.end_turn(handle, TurnEnd::Ready);
+            turns.extend(std::iter::repeat_n(handle.thread, given as usize));
+        }
+        turns.truncate(count);
+        turns
+    }
+
+    #[test]
+    fn turns_given_at_once_are_those_given_one_by_one() {
+        for seed in 0..20 {
+            for strategy in [Strategy::RoundRobin, Strategy::Random, Strategy::Pct] {
+                let count = if seed == 3 { 150_000 } else { 5_000 };
+                let one_by_one = turns(strategy, seed, count);
+                assert_eq!(turns_at_once(strategy, seed, count), one_by_one);
+            }
+        }
     }
 
     #[test]
@@ -255,7 +319,7 @@ mod tests {
         scheduler.start(0, 4);
         let mut seen = Vec::new();
         for _ in 0..8 {
-            let handle = scheduler.next().unwrap();
+            let (handle, _) = scheduler.next().unwrap();
             seen.push(handle.thread);
             scheduler.end_turn(handle, TurnEnd::Yielded);
         }

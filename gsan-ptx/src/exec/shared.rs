@@ -1,6 +1,7 @@
 //! The shared memory of one CTA.
 
 use crate::exec::mbarrier::Mbarriers;
+use crate::exec::pages::copy;
 
 /// Bytes, which of them were ever written, and where mbarriers are.
 #[derive(Clone, Debug)]
@@ -42,14 +43,15 @@ impl Shared {
     #[inline]
     pub(super) fn read(&self, address: u64, into: &mut [u8]) {
         let start = address as usize;
-        into.copy_from_slice(&self.bytes[start..start + into.len()]);
+        let end = start + into.len();
+        copy(into, &self.bytes[start..end]);
     }
 
     /// Writes bytes, which exist.
     #[inline]
     pub(super) fn write(&mut self, address: u64, bytes: &[u8]) {
         let start = address as usize;
-        self.bytes[start..start + bytes.len()].copy_from_slice(bytes);
+        copy(&mut self.bytes[start..start + bytes.len()], bytes);
         let (offset, length) = (address % 64, bytes.len() as u64);
         if length < 64 && offset + length <= 64 {
             self.written[start / 64] |= ((1u64 << length) - 1) << offset;
