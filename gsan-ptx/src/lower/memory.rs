@@ -126,8 +126,8 @@ impl<'a> Decoder<'_, '_, 'a> {
             access: MemoryAccess {
                 space,
                 element: Element {
-                    bytes: (ty.bits() / 8) as u8,
                     signed: widened && ty.class() == Class::Integer { signed: true },
+                    ..element(ty)
                 },
                 order,
                 scope,
@@ -165,10 +165,7 @@ impl<'a> Decoder<'_, '_, 'a> {
             address,
             access: MemoryAccess {
                 space,
-                element: Element {
-                    bytes: (ty.bits() / 8) as u8,
-                    signed: false,
-                },
+                element: element(ty),
                 order,
                 scope,
             },
@@ -234,10 +231,7 @@ impl<'a> Decoder<'_, '_, 'a> {
             address,
             access: MemoryAccess {
                 space,
-                element: Element {
-                    bytes: (ty.bits() / 8) as u8,
-                    signed: false,
-                },
+                element: element(ty),
                 order,
                 scope,
             },
@@ -438,6 +432,14 @@ impl<'a> Decoder<'_, '_, 'a> {
         let dst = self.dst(0, ty)?;
         let src: Operand = self.body.lowerer.constant(0);
         Ok(Op::Move { dst, src })
+    }
+}
+
+/// An element of type `ty`, which loads extend by zeros.
+fn element(ty: DataType) -> Element {
+    Element {
+        bytes: (ty.bits() / 8) as u8,
+        signed: false,
     }
 }
 

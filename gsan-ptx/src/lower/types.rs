@@ -2,35 +2,16 @@
 
 use std::fmt;
 
-use crate::syntax::types::{Type, dotted, words};
+use crate::syntax::types::{Type, dotted, value_types};
 
-words! {
-    /// The type an instruction names.
+value_types! {
+    /// The type an instruction names: one that registers have, or one that only says how their
+    /// bits are read.
     pub(super) enum DataType {
-        Pred "pred",
-        B8 "b8",
-        B16 "b16",
-        B32 "b32",
-        B64 "b64",
-        B128 "b128",
-        U8 "u8",
-        U16 "u16",
-        U32 "u32",
-        U64 "u64",
-        S8 "s8",
-        S16 "s16",
-        S32 "s32",
-        S64 "s64",
         U16x2 "u16x2",
         S16x2 "s16x2",
-        F16 "f16",
-        F16x2 "f16x2",
-        Bf16 "bf16",
-        Bf16x2 "bf16x2",
         Tf32 "tf32",
-        F32 "f32",
         F32x2 "f32x2",
-        F64 "f64",
         E4m3 "e4m3",
         E5m2 "e5m2",
         E4m3x2 "e4m3x2",

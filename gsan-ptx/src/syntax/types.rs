@@ -30,6 +30,37 @@ macro_rules! words {
     };
 }
 
+/// Like `words`, for types: those that registers and instructions both have, and then more.
+macro_rules! value_types {
+    ($(#[$meta:meta])* $vis:vis enum $name:ident { $($variant:ident $word:literal,)* }) => {
+        $crate::syntax::types::words! {
+            $(#[$meta])* $vis enum $name {
+                B8 "b8",
+                B16 "b16",
+                B32 "b32",
+                B64 "b64",
+                B128 "b128",
+                U8 "u8",
+                U16 "u16",
+                U32 "u32",
+                U64 "u64",
+                S8 "s8",
+                S16 "s16",
+                S32 "s32",
+                S64 "s64",
+                F16 "f16",
+                F16x2 "f16x2",
+                Bf16 "bf16",
+                Bf16x2 "bf16x2",
+                F32 "f32",
+                F64 "f64",
+                Pred "pred",
+                $($variant $word,)*
+            }
+        }
+    };
+}
+
 /// Types that are written with a dot before their word.
 macro_rules! dotted {
     ($($name:ident)*) => {
@@ -41,33 +72,13 @@ macro_rules! dotted {
     };
 }
 
-pub(crate) use {dotted, words};
+pub(crate) use {dotted, value_types, words};
 
 dotted!(Type StateSpace);
 
-words! {
+value_types! {
     /// The type of a register, variable or parameter.
     pub enum Type {
-        B8 "b8",
-        B16 "b16",
-        B32 "b32",
-        B64 "b64",
-        B128 "b128",
-        U8 "u8",
-        U16 "u16",
-        U32 "u32",
-        U64 "u64",
-        S8 "s8",
-        S16 "s16",
-        S32 "s32",
-        S64 "s64",
-        F16 "f16",
-        F16x2 "f16x2",
-        Bf16 "bf16",
-        Bf16x2 "bf16x2",
-        F32 "f32",
-        F64 "f64",
-        Pred "pred",
         Texref "texref",
         Samplerref "samplerref",
         Surfref "surfref",
