@@ -63,6 +63,12 @@ fn every_instruction_that_ptxas_was_shown_is_decoded() {
 }
 
 #[test]
+fn every_instruction_of_the_device_library_is_decoded() {
+    let program = decode(include_str!("../../fuzz/corpus/parse/device_library.ptx"));
+    assert!(program.code.len() > 150);
+}
+
+#[test]
 fn orders_and_scopes_of_accesses() {
     for (statement, order, scope) in [
         ("ld.global.b32 %r1, [%rd1];", Order::Weak, None),
