@@ -19,6 +19,9 @@ pub const KINDS: &[&str] = &[
     "division-by-zero",
     "barrier-divergence",
     "invalid-operand",
+    "write-once-written-twice",
+    "write-once-read-unwritten",
+    "write-once-atomic",
 ];
 
 /// A pattern in the manner of the shell: `*` matches any text, `/` included, `?` one character,

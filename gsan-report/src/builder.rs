@@ -7,11 +7,12 @@ use std::hash::Hash;
 use gsan_config::pattern::{Pattern, Suppression as Rule};
 use gsan_core::loss::Losses;
 use gsan_core::race;
+use uuid::Uuid;
 
 use crate::loss::LossName;
 use crate::model::{
     Fault, FaultKind, LossCount, Place, PossibleRace, Race, RaceKind, Replay, Report, Side, Space,
-    Summary, Suppression, Who,
+    Summary, Suppression, Unchecked, Who,
 };
 use crate::names::Names;
 
@@ -27,6 +28,22 @@ pub enum Added {
     /// It was over the limit: counted, not kept.
     NotKept,
 }
+
+/// What became of the report of another process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Merged {
+    /// It was added.
+    Added,
+    /// Nothing was added: all its runs are there already.
+    Known,
+}
+
+/// A report shares some of its runs, and not all, with what was merged before: what they have in
+/// common would count twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it holds some of the runs that were merged before, and others")]
+pub struct Overlap;
 
 /// Collects findings into a report.
 #[derive(Clone, Debug)]
@@ -251,6 +268,16 @@ impl Builder {
         self.losses.merge(losses);
     }
 
+    /// Says that the findings are those of a new run.
+    pub fn start_run(&mut self) {
+        self.report.runs.insert(Uuid::new_v4());
+    }
+
+    /// Adds an input that could not be checked.
+    pub fn unchecked(&mut self, input: Unchecked) {
+        self.report.unchecked.push(input);
+    }
+
     /// What was checked, to be filled in.
     pub fn summary(&mut self) -> &mut Summary {
         &mut self.report.summary
@@ -261,8 +288,22 @@ impl Builder {
         &self.report
     }
 
-    /// Adds the report of another process, or of an earlier run.
-    pub fn merge(&mut self, part: Report) {
+    /// Adds the report of another process, or of an earlier run. A run that is there already is
+    /// not added again; a report that does not name its runs always is.
+    ///
+    /// # Errors
+    /// Some of its runs are there already, and others are not. Nothing was added.
+    pub fn merge(&mut self, part: Report) -> Result<Merged, Overlap> {
+        let known = self.report.runs.intersection(&part.runs).count();
+        if known > 0 {
+            return if known == part.runs.len() {
+                Ok(Merged::Known)
+            } else {
+                Err(Overlap)
+            };
+        }
+        self.report.runs.extend(part.runs);
+        self.report.unchecked.extend(part.unchecked);
         for race in part.races {
             self.named_race(race, None);
         }
@@ -279,6 +320,7 @@ impl Builder {
             self.losses.add(loss.0, times);
         }
         self.report.summary.merge(part.summary);
+        Ok(Merged::Added)
     }
 
     /// The report.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use annotate_snippets::{Level, Renderer};
 
 use crate::drawing::{Drawing, Said};
-use crate::model::{Fault, PossibleRace, Race, Replay, Report, Suppression};
+use crate::model::{Fault, PossibleRace, Race, Replay, Report, Suppression, Unchecked};
 use crate::source::Sources;
 use crate::words;
 
@@ -49,7 +49,7 @@ impl Look {
 /// How many places of a deadlock are shown.
 const MAX_WAITING: usize = 16;
 
-/// The whole report: findings, losses of coverage, suppressions, summary.
+/// The whole report: findings, losses of coverage, suppressions, what was not checked, summary.
 pub fn report(report: &Report, sources: &mut Sources, look: &Look) -> String {
     let mut text = findings(report, sources, look);
     text.push_str(&rest(report, look));
@@ -71,7 +71,8 @@ pub fn findings(report: &Report, sources: &mut Sources, look: &Look) -> String {
     text
 }
 
-/// What a report says beside its findings: losses of coverage, suppressions, summary.
+/// What a report says beside its findings: losses of coverage, suppressions, what was not checked,
+/// summary.
 pub fn rest(report: &Report, look: &Look) -> String {
     let mut text = String::new();
     for loss in &report.losses {
@@ -81,6 +82,7 @@ pub fn rest(report: &Report, look: &Look) -> String {
         text.push_str(&drawing.render(Level::WARNING, Some(loss.loss.0.name()), &title));
     }
     text.push_str(&suppressions(&report.suppressions, look));
+    text.push_str(&unchecked(&report.unchecked, look));
     text.push_str(&summary(report, look));
     text
 }
@@ -245,6 +247,23 @@ fn suppressions(suppressions: &[Suppression], look: &Look) -> String {
     text
 }
 
+fn unchecked(inputs: &[Unchecked], look: &Look) -> String {
+    if inputs.is_empty() {
+        return String::new();
+    }
+    let mut drawing = Drawing::new(look);
+    for input in inputs {
+        drawing.note("input", words::unchecked(input));
+        if let Some(help) = &input.help {
+            drawing.note("help", help);
+        }
+    }
+    let number = inputs.len() as u64;
+    let verb = if number == 1 { "was" } else { "were" };
+    let title = format!("{} {verb} not checked", words::count(number, "input"));
+    drawing.render(Level::WARNING, None, &title)
+}
+
 fn summary(report: &Report, look: &Look) -> String {
     let summary = &report.summary;
     let mut drawing = Drawing::new(look);
@@ -282,7 +301,17 @@ fn summary(report: &Report, look: &Look) -> String {
         .map(|(number, what)| words::count(number as u64, what))
         .collect();
     if parts.is_empty() {
-        parts.push("no races".to_owned());
+        let nothing = match (summary.accesses, report.is_complete(), summary.not_kept) {
+            (.., 1..) => "no finding was kept",
+            (0, ..) => "nothing was checked",
+            (_, false, _) => "no races in what was checked",
+            (_, true, _) => "no races",
+        };
+        parts.push(nothing.to_owned());
+    }
+    if !report.is_complete() {
+        let number = report.unchecked.len() as u64;
+        parts.push(format!("{} not checked", words::count(number, "input")));
     }
     if summary.not_kept > 0 {
         drawing.note(

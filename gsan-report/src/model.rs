@@ -7,9 +7,10 @@ use std::collections::BTreeSet;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 /// The version of the stored format. Other versions are refused.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Everything one run found, or several runs together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -19,8 +20,13 @@ pub struct Report {
     pub version: u32,
     /// The version of GSan that wrote the report.
     pub tool: String,
+    /// The runs that these findings come from, each with a random identifier of its own: so a run
+    /// is not merged twice.
+    pub runs: BTreeSet<Uuid>,
     /// What was checked.
     pub summary: Summary,
+    /// Inputs that could not be checked: nothing is known of their races.
+    pub unchecked: Vec<Unchecked>,
     /// Races, each once.
     pub races: Vec<Race>,
     /// Races that may be none, because synchronisation that nobody reports lies between their sides.
@@ -38,7 +44,9 @@ impl Default for Report {
         Report {
             version: VERSION,
             tool: env!("CARGO_PKG_VERSION").to_owned(),
+            runs: BTreeSet::new(),
             summary: Summary::default(),
+            unchecked: Vec::new(),
             races: Vec::new(),
             possible_races: Vec::new(),
             faults: Vec::new(),
@@ -54,6 +62,11 @@ impl Report {
         !self.races.is_empty()
             || !self.faults.is_empty()
             || (strict && !self.possible_races.is_empty())
+    }
+
+    /// Whether every input was checked.
+    pub fn is_complete(&self) -> bool {
+        self.unchecked.is_empty()
     }
 }
 
@@ -77,6 +90,22 @@ pub struct Summary {
     pub not_kept: u64,
     /// The seeds that sampling and schedules started from.
     pub seeds: BTreeSet<u64>,
+}
+
+/// An input that could not be checked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Unchecked {
+    /// The file, as it was given.
+    pub file: String,
+    /// What is wrong with it, or with what it is launched with.
+    pub reason: String,
+    /// Where that is, if it is in a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<Place>,
+    /// What would be right, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub help: Option<String>,
 }
 
 /// Two accesses to the same bytes that nothing orders, at least one of which writes.
@@ -385,6 +414,35 @@ pub enum FaultKind {
     BarrierDivergence,
     /// An operand that the instruction does not allow.
     InvalidOperand,
+    /// A second write to a byte of write-once memory.
+    WriteOnceWrittenTwice,
+    /// A read of write-once memory before its first write.
+    WriteOnceReadUnwritten,
+    /// An atomic on write-once memory.
+    WriteOnceAtomic,
+}
+
+impl FaultKind {
+    /// What happened, as far as the kind says it.
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            FaultKind::Deadlock => "Threads wait for each other",
+            FaultKind::Budget => "The instruction budget was used up",
+            FaultKind::OutOfBounds => "An access outside every allocation",
+            FaultKind::Misaligned => "An address that is no multiple of the access's size",
+            FaultKind::Uninitialised => "A read of memory that nobody wrote",
+            FaultKind::Trap => "The kernel executed a trap",
+            FaultKind::Assertion => "An assertion of the kernel failed",
+            FaultKind::DivisionByZero => "An integer division by zero",
+            FaultKind::BarrierDivergence => "Threads met at different barriers",
+            FaultKind::InvalidOperand => "An operand that the instruction does not allow",
+            FaultKind::WriteOnceWrittenTwice => "Write-once memory written more than once",
+            FaultKind::WriteOnceReadUnwritten => "Read of write-once memory before its first write",
+            FaultKind::WriteOnceAtomic => {
+                "Atomic operations on write-once memory are not supported"
+            }
+        }
+    }
 }
 
 /// How often a limit of the detector was met.
@@ -491,6 +549,9 @@ names!(FaultKind {
     DivisionByZero = "division-by-zero",
     BarrierDivergence = "barrier-divergence",
     InvalidOperand = "invalid-operand",
+    WriteOnceWrittenTwice = "write-once-written-twice",
+    WriteOnceReadUnwritten = "write-once-read-unwritten",
+    WriteOnceAtomic = "write-once-atomic",
 });
 
 #[cfg(test)]

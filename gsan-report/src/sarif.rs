@@ -6,7 +6,9 @@ use std::path::{Component, Path};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
-use crate::model::{Fault, FaultKind, Place, PossibleRace, Race, RaceKind, Report, Side, Who};
+use crate::model::{
+    Fault, FaultKind, Place, PossibleRace, Race, RaceKind, Report, Side, Unchecked, Who,
+};
 use crate::words;
 
 /// Where the published schema is.
@@ -57,8 +59,8 @@ impl Log<'_> {
                 },
                 "columnKind": "unicodeCodePoints",
                 "invocations": [{
-                    "executionSuccessful": true,
-                    "toolExecutionNotifications": notifications(report),
+                    "executionSuccessful": report.is_complete(),
+                    "toolExecutionNotifications": self.notifications(report),
                 }],
                 "results": results,
             }],
@@ -131,6 +133,47 @@ impl Log<'_> {
             related: waiting.collect(),
             times: fault.times,
             replay: fault.replay.as_ref().map(|replay| replay.command.as_str()),
+        })
+    }
+
+    /// What was not checked, and what may have been missed.
+    fn notifications(&self, report: &Report) -> Vec<Value> {
+        let unchecked = report.unchecked.iter().map(|input| self.unchecked(input));
+        let losses = report.losses.iter().map(|loss| {
+            let meaning = loss.loss.meaning(loss.times);
+            let text = format!(
+                "Coverage lost: {meaning}. {}.",
+                capitalized(loss.loss.cure())
+            );
+            json!({
+                "descriptor": { "id": loss.loss.0.name() },
+                "level": "warning",
+                "message": { "text": text },
+            })
+        });
+        unchecked.chain(losses).collect()
+    }
+
+    fn unchecked(&self, input: &Unchecked) -> Value {
+        let Unchecked {
+            file,
+            reason,
+            place,
+            help,
+        } = input;
+        let mut text = format!("`{file}` was not checked: {reason}.");
+        if let Some(help) = help {
+            text.push_str(&format!(" {}.", capitalized(help)));
+        }
+        let location = match place {
+            Some(place) => self.physical(place),
+            None => json!({ "artifactLocation": { "uri": self.uri(file) } }),
+        };
+        json!({
+            "descriptor": { "id": "not-checked" },
+            "level": "error",
+            "message": { "text": text },
+            "locations": [{ "physicalLocation": location }],
         })
     }
 
@@ -219,25 +262,6 @@ fn result(finding: Finding<'_>) -> Value {
     result
 }
 
-fn notifications(report: &Report) -> Vec<Value> {
-    report
-        .losses
-        .iter()
-        .map(|loss| {
-            let meaning = loss.loss.meaning(loss.times);
-            let text = format!(
-                "Coverage lost: {meaning}. {}.",
-                capitalized(loss.loss.cure())
-            );
-            json!({
-                "descriptor": { "id": loss.loss.0.name() },
-                "level": "warning",
-                "message": { "text": text },
-            })
-        })
-        .collect()
-}
-
 fn rules() -> Vec<Value> {
     let races = RaceKind::ALL.iter().map(|&kind| {
         let text = match kind {
@@ -247,21 +271,9 @@ fn rules() -> Vec<Value> {
         };
         (kind.name(), text)
     });
-    let faults = FaultKind::ALL.iter().map(|&kind| {
-        let text = match kind {
-            FaultKind::Deadlock => "Threads wait for each other",
-            FaultKind::Budget => "The instruction budget was used up",
-            FaultKind::OutOfBounds => "An access outside every allocation",
-            FaultKind::Misaligned => "An address that is no multiple of the access's size",
-            FaultKind::Uninitialised => "A read of memory that nobody wrote",
-            FaultKind::Trap => "The kernel executed a trap",
-            FaultKind::Assertion => "An assertion of the kernel failed",
-            FaultKind::DivisionByZero => "An integer division by zero",
-            FaultKind::BarrierDivergence => "Threads met at different barriers",
-            FaultKind::InvalidOperand => "An operand that the instruction does not allow",
-        };
-        (kind.name(), text)
-    });
+    let faults = FaultKind::ALL
+        .iter()
+        .map(|kind| (kind.name(), kind.sentence()));
     races
         .chain(faults)
         .map(|(id, text)| json!({ "id": id, "shortDescription": { "text": text } }))

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::model::{
     Action, Allocation, Fault, Order, Position, Race, Range, Scope, Side, Space, Suppression,
-    Waiting, Who,
+    Unchecked, Waiting, Who,
 };
 
 /// Names longer than this are cut in the middle: mangled names of templates have no bound.
@@ -41,7 +41,26 @@ pub(crate) fn suppression(rule: &Suppression) -> String {
         .into_iter()
         .filter_map(|(name, pattern)| Some(format!("{name} {:?}", pattern.as_ref()?)))
         .collect();
-    format!("{} ({})", given.join(", "), rule.reason)
+    let given = given.join(", ");
+    match rule.reason.as_str() {
+        "" => given,
+        reason => format!("{given} ({reason})"),
+    }
+}
+
+/// ``k.ptx:12: `wgmma` is not supported``.
+pub(crate) fn unchecked(input: &Unchecked) -> String {
+    let Unchecked {
+        file,
+        reason,
+        place,
+        ..
+    } = input;
+    match place {
+        Some(place) if place.file == *file => format!("{file}:{}: {reason}", place.line),
+        Some(place) => format!("{file}: {reason} ({}:{})", place.file, place.line),
+        None => format!("{file}: {reason}"),
+    }
 }
 
 /// `0 B`, `1.5 KiB`, `25 GiB`: cut to a tenth of the unit.

@@ -11,7 +11,7 @@ use gsan_core::ids::{CtaIndex, DeviceRank, LaunchId, SiteId, Thread};
 use gsan_core::loss::{Loss, Losses};
 use gsan_core::race::{Race, RaceKind, Side, Who};
 use gsan_core::scope::Order;
-use gsan_report::builder::{Added, Builder};
+use gsan_report::builder::{Added, Builder, Merged};
 use gsan_report::human::{self, Look};
 use gsan_report::model::{self, Fault, FaultKind, Place};
 use gsan_report::names::{Launch, Names};
@@ -233,8 +233,8 @@ fn parts_of_several_processes_become_one_report() {
         builder.finish()
     };
     let mut builder = Builder::new(100, &[]);
-    builder.merge(part(&[1, 2], 10, 7));
-    builder.merge(part(&[2, 3], u64::MAX, 7));
+    assert_eq!(builder.merge(part(&[1, 2], 10, 7)), Ok(Merged::Added));
+    assert_eq!(builder.merge(part(&[2, 3], u64::MAX, 7)), Ok(Merged::Added));
     let report = builder.finish();
     let lines: Vec<(u32, u64)> = report
         .races
@@ -271,12 +271,14 @@ fn a_hundred_thousand_races_are_merged_and_shown_in_under_two_seconds() {
         let mut merged = Builder::new(1000, &[]);
         for process in 0..4 {
             let mut builder = Builder::new(1000, &[]);
+            builder.start_run();
             for number in 0..25_000 {
                 let line = 1 + number % 1000;
                 let race = writes((process % 3, line), (process % 3, line + 1));
                 builder.race(&race, &names, None);
             }
-            merged.merge(json::read(json::write(&builder.finish()).as_bytes()).unwrap());
+            let part = json::read(json::write(&builder.finish()).as_bytes()).unwrap();
+            assert_eq!(merged.merge(part), Ok(Merged::Added));
         }
         let report = merged.finish();
         let mut sources = Sources::new(directory.path());

@@ -422,7 +422,7 @@ fn every_kind_of_fault_has_its_name() {
     let text: String = FaultKind::ALL
         .iter()
         .map(|&kind| {
-            let mut fault = fault(kind, "something went wrong");
+            let mut fault = fault(kind, kind.sentence());
             fault.replay = None;
             human::fault(&fault, &mut sources(), &Look::default())
         })
@@ -527,6 +527,94 @@ fn a_clean_report_says_that_nothing_was_found() {
     };
     let text = human::report(&report, &mut sources(), &Look::default());
     insta::assert_snapshot!(text);
+}
+
+/// What the last message, the summary, is headed.
+fn headline(report: &Report) -> String {
+    let text = human::report(report, &mut sources(), &Look::default());
+    let line = text.lines().rfind(|line| line.starts_with("gsan: "));
+    line.unwrap().to_owned()
+}
+
+#[test]
+fn no_races_are_claimed_only_of_what_was_checked() {
+    let unchecked = |file: &str| Unchecked {
+        file: file.to_owned(),
+        reason: "`wgmma` is not supported yet".to_owned(),
+        place: None,
+        help: None,
+    };
+    let report = |accesses, files: &[&str]| Report {
+        summary: Summary {
+            accesses,
+            ..Summary::default()
+        },
+        unchecked: files.iter().map(|file| unchecked(file)).collect(),
+        ..Report::default()
+    };
+    assert_eq!(headline(&report(1, &[])), "gsan: no races");
+    assert_eq!(headline(&report(0, &[])), "gsan: nothing was checked");
+    assert_eq!(
+        headline(&report(0, &["a"])),
+        "gsan: nothing was checked, 1 input not checked"
+    );
+    assert_eq!(
+        headline(&report(1, &["a", "b"])),
+        "gsan: no races in what was checked, 2 inputs not checked"
+    );
+    let mut found = report(1, &["a"]);
+    found.races.push(splitk());
+    assert_eq!(headline(&found), "gsan: 1 race, 1 input not checked");
+    let mut over_limit = report(1, &[]);
+    over_limit.summary.not_kept = 1;
+    assert_eq!(headline(&over_limit), "gsan: no finding was kept");
+}
+
+#[test]
+fn what_was_not_checked_is_said_with_its_place() {
+    let at = |file: &str, line| {
+        Some(Place {
+            file: file.to_owned(),
+            line,
+            column: Some(3),
+            ptx: None,
+        })
+    };
+    let unchecked = |place| Unchecked {
+        file: "kernels/new.ptx".to_owned(),
+        reason: "`wgmma` is not supported yet".to_owned(),
+        place,
+        help: Some("use mma".to_owned()),
+    };
+    let report = Report {
+        unchecked: vec![
+            unchecked(at("kernels/new.ptx", 7)),
+            unchecked(at("kernels/new.toml", 2)),
+            unchecked(None),
+        ],
+        ..Report::default()
+    };
+    let text = human::report(&report, &mut sources(), &Look::default());
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_suppression_without_a_reason_says_none() {
+    let report = Report {
+        suppressions: vec![Suppression {
+            kind: None,
+            file: None,
+            kernel: Some("old_*".to_owned()),
+            reason: String::new(),
+            times: 1,
+        }],
+        ..Report::default()
+    };
+    let text = human::rest(&report, &Look::default());
+    assert!(
+        text.contains("= suppressed: 1 by kernel \"old_*\"\n"),
+        "{text}"
+    );
 }
 
 #[test]

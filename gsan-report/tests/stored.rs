@@ -8,12 +8,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use gsan_config::pattern::{Pattern, Suppression};
-use gsan_report::builder::Builder;
+use gsan_report::builder::{Builder, Merged, Overlap};
 use gsan_report::human::{self, Look};
 use gsan_report::json::{self, ReadError};
-use gsan_report::model::Report;
+use gsan_report::model::{Place, Report, Summary, Unchecked};
 use gsan_report::sarif;
 use gsan_report::source::Sources;
+use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -21,6 +22,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use serde_json::Value;
+use uuid::Uuid;
 
 fn validator(schema: &str) -> jsonschema::Validator {
     jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap()
@@ -97,7 +99,9 @@ fn merging_loses_no_count() {
         let suppressions = suppress.then(suppression);
         let merge = |parts: [&Report; 2]| {
             let mut builder = Builder::new(limit, suppressions.as_slice());
-            parts.into_iter().for_each(|part| builder.merge(part.clone()));
+            for part in parts {
+                assert_eq!(builder.merge(part.clone()), Ok(Merged::Added));
+            }
             builder.finish()
         };
         let (forth, back) = (merge([&one, &other]), merge([&other, &one]));
@@ -107,6 +111,100 @@ fn merging_loses_no_count() {
         prop_assert_eq!(back.summary.seeds, forth.summary.seeds);
         prop_assert!(forth.races.len() <= limit && forth.faults.len() <= limit);
     });
+}
+
+#[test]
+fn merging_a_report_again_changes_nothing() {
+    proptest!(ProptestConfig::with_cases(64), |(reports in vec(arbitrary::report(), 1..5))| {
+        let mut builder = Builder::new(usize::MAX, &[]);
+        for report in &reports {
+            prop_assert_eq!(builder.merge(report.clone()), Ok(Merged::Added));
+        }
+        let once = builder.clone().finish();
+        for report in reports.into_iter().filter(|report| !report.runs.is_empty()) {
+            prop_assert_eq!(builder.merge(report), Ok(Merged::Known));
+        }
+        prop_assert_eq!(builder.merge(once.clone()).is_ok(), true);
+        if !once.runs.is_empty() {
+            prop_assert_eq!(builder.finish(), once);
+        }
+    });
+}
+
+#[test]
+fn a_report_that_shares_some_runs_is_refused_and_adds_nothing() {
+    let of_runs = |runs: &[u128]| Report {
+        runs: runs.iter().copied().map(Uuid::from_u128).collect(),
+        summary: Summary {
+            processes: runs.len() as u64,
+            ..Summary::default()
+        },
+        ..Report::default()
+    };
+    let mut builder = Builder::new(1, &[]);
+    assert_eq!(builder.merge(of_runs(&[1, 2])), Ok(Merged::Added));
+    assert_eq!(builder.merge(of_runs(&[2, 3])), Err(Overlap));
+    assert_eq!(builder.merge(of_runs(&[1, 2, 3])), Err(Overlap));
+    assert_eq!(builder.merge(of_runs(&[2])), Ok(Merged::Known));
+    assert_eq!(builder.merge(of_runs(&[3])), Ok(Merged::Added));
+    assert_eq!(builder.finish(), of_runs(&[1, 2, 3]));
+}
+
+#[test]
+fn sarif_says_what_was_not_checked() {
+    let whole = sarif_of(&Report::default());
+    assert_eq!(whole["invocations"][0]["executionSuccessful"], true);
+    let report = Report {
+        unchecked: vec![
+            Unchecked {
+                file: "a.ptx".to_owned(),
+                reason: "`wgmma` is not supported yet".to_owned(),
+                place: Some(Place {
+                    file: "a.ptx".to_owned(),
+                    line: 7,
+                    column: Some(3),
+                    ptx: None,
+                }),
+                help: Some("use mma".to_owned()),
+            },
+            Unchecked {
+                file: "b.ptx".to_owned(),
+                reason: "no such file".to_owned(),
+                place: None,
+                help: None,
+            },
+        ],
+        ..Report::default()
+    };
+    let invocation = &sarif_of(&report)["invocations"][0];
+    assert_eq!(invocation["executionSuccessful"], false);
+    let physical = |uri: &str| serde_json::json!({ "artifactLocation": { "uri": uri } });
+    let mut first = physical("a.ptx");
+    first["region"] = serde_json::json!({ "startLine": 7, "startColumn": 3 });
+    let notification = |text: &str, location: Value| {
+        serde_json::json!({
+            "descriptor": { "id": "not-checked" },
+            "level": "error",
+            "message": { "text": text },
+            "locations": [{ "physicalLocation": location }],
+        })
+    };
+    assert_eq!(
+        invocation["toolExecutionNotifications"],
+        serde_json::json!([
+            notification(
+                "`a.ptx` was not checked: `wgmma` is not supported yet. Use mma.",
+                first
+            ),
+            notification("`b.ptx` was not checked: no such file.", physical("b.ptx")),
+        ])
+    );
+}
+
+/// The one run of the report's SARIF log.
+fn sarif_of(report: &Report) -> Value {
+    let log: Value = serde_json::from_str(&sarif::write(report, Path::new("/"))).unwrap();
+    log["runs"][0].clone()
 }
 
 #[test]
@@ -121,31 +219,31 @@ fn what_is_no_report_is_said_with_its_place() {
         ("[]".to_owned(), 1, "expected a JSON object"),
         ("{}".to_owned(), 1, "missing field `version`"),
         (
-            with("\"version\": 1", "\"version\": 18446744073709551616"),
+            with("\"version\": 2", "\"version\": 18446744073709551616"),
             2,
             "invalid type: floating point",
         ),
         (
             with("\"launches\": 0", "\"launches\": -1"),
-            6,
+            7,
             "invalid value: integer `-1`, expected u64",
         ),
         (
             with("\"launches\": 0", "\"launches\": 1e999"),
-            6,
+            7,
             "number out of range",
         ),
         (
             with("\"races\": []", "\"races\": [], \"racers\": []"),
-            14,
-            "unknown field `racers`, expected one of `version`, `tool`, `summary`, `races`",
+            16,
+            "unknown field `racers`, expected one of `version`, `tool`, `runs`, `summary`",
         ),
         (
             with(
                 "\"losses\": []",
                 "\"losses\": [{\"loss\": \"no-luck\", \"times\": 1}]",
             ),
-            17,
+            19,
             "unknown variant `no-luck`, expected one of `no-slot`",
         ),
     ] {
@@ -165,11 +263,16 @@ fn what_is_no_report_is_said_with_its_place() {
 
 #[test]
 fn a_foreign_version_is_refused_whatever_else_it_holds() {
-    for (version, shape) in [(0, "{}"), (2, "{\"lanes\": [1]}"), (u64::MAX, "[[]]")] {
+    for (version, shape) in [
+        (0, "{}"),
+        (1, "[]"),
+        (3, "{\"lanes\": [1]}"),
+        (u64::MAX, "[[]]"),
+    ] {
         let text = format!("{{\"races\": {shape}, \"version\": {version}}}");
         assert_eq!(
             json::read(text.as_bytes()).unwrap_err().to_string(),
-            format!("this is version {version} of the report format; only version 1 can be read")
+            format!("this is version {version} of the report format; only version 2 can be read")
         );
     }
 }
@@ -190,7 +293,7 @@ fn deep_nesting_is_an_error() {
     let deep = "[".repeat(1_000_000);
     let inside =
         json::write(&Report::default()).replace("\"races\": []", &format!("\"races\": {deep}"));
-    let unknown = format!("{{\"version\": 1, \"unknown\": {deep}");
+    let unknown = format!("{{\"version\": 2, \"unknown\": {deep}");
     for text in [&deep, &inside, &unknown] {
         assert!(matches!(
             json::read(text.as_bytes()),
@@ -339,8 +442,14 @@ fn use_report(bytes: &[u8], sources: &mut Sources, rng: &mut StdRng) -> bool {
     let suppressions = [suppression()];
     let suppressions = &suppressions[rng.random_range(0..=1)..];
     let mut builder = Builder::new(rng.random_range(0..4), suppressions);
-    builder.merge(report.clone());
-    builder.merge(report);
+    let nameless = report.runs.is_empty();
+    assert_eq!(builder.merge(report.clone()), Ok(Merged::Added));
+    let again = if nameless {
+        Merged::Added
+    } else {
+        Merged::Known
+    };
+    assert_eq!(builder.merge(report), Ok(again));
     builder.finish();
     true
 }

@@ -7,6 +7,7 @@ use proptest::collection::{btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
+use uuid::Uuid;
 
 /// Text as strangers write it.
 fn text() -> impl Strategy<Value = String> {
@@ -238,6 +239,17 @@ fn summary() -> impl Strategy<Value = Summary> {
         )
 }
 
+fn unchecked() -> impl Strategy<Value = Unchecked> {
+    (file(), text(), option::of(place()), option::of(text())).prop_map(
+        |(file, reason, place, help)| Unchecked {
+            file,
+            reason,
+            place,
+            help,
+        },
+    )
+}
+
 /// Reports of every shape.
 pub(crate) fn report() -> impl Strategy<Value = Report> {
     let possible = (text(), race()).prop_map(|(reason, race)| PossibleRace { reason, race });
@@ -247,7 +259,9 @@ pub(crate) fn report() -> impl Strategy<Value = Report> {
     });
     (
         text(),
+        btree_set(any::<u128>().prop_map(Uuid::from_u128), 0..3),
         summary(),
+        vec(unchecked(), 0..3),
         vec(race(), 0..3),
         vec(possible, 0..2),
         vec(fault(), 0..2),
@@ -255,10 +269,22 @@ pub(crate) fn report() -> impl Strategy<Value = Report> {
         vec(suppression(), 0..3),
     )
         .prop_map(
-            |(tool, summary, races, possible_races, faults, losses, suppressions)| Report {
+            |(
+                tool,
+                runs,
+                summary,
+                unchecked,
+                races,
+                possible_races,
+                faults,
+                losses,
+                suppressions,
+            )| Report {
                 version: VERSION,
                 tool,
+                runs,
                 summary,
+                unchecked,
                 races,
                 possible_races,
                 faults,
