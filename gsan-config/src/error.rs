@@ -4,7 +4,8 @@ use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use crate::keys::KEYS;
+use crate::keys::{KEYS, Key};
+use crate::load::FILE_VARIABLE;
 use crate::origin::Origin;
 
 /// What is wrong with a configuration, and where.
@@ -48,7 +49,7 @@ pub enum Problem {
     #[error("there is no section `{0}`")]
     UnknownSection(String),
     /// There is no such environment variable.
-    #[error("no key belongs to the environment variable `{0}`")]
+    #[error("the environment variable `{0}` means nothing")]
     UnknownVariable(String),
     /// A section is not a table.
     #[error("`{0}` is a section: it holds keys and has no value of its own")]
@@ -103,13 +104,10 @@ impl Problem {
                     (None, None) => keys_of(""),
                 }
             }
-            Problem::UnknownVariable(name) => {
-                let names = KEYS.iter().map(|known| known.variable());
-                nearest(name, names).map_or_else(
-                    || "the variables are named GSAN_SECTION_KEY".to_owned(),
-                    |found| format!("the nearest variable is `{found}`"),
-                )
-            }
+            Problem::UnknownVariable(name) => nearest(name, variables()).map_or_else(
+                || "the variables are named GSAN_SECTION_KEY".to_owned(),
+                |found| format!("the nearest variable is `{found}`"),
+            ),
             Problem::NotASection(name) => keys_of(name),
             Problem::NotAnAssignment(_) => "write `-c section.key=value`".to_owned(),
             Problem::NotUnicode(_) => "use text in UTF-8".to_owned(),
@@ -138,6 +136,15 @@ pub(crate) fn nearest(name: &str, valid: impl Iterator<Item = String>) -> Option
         .filter(|&(likeness, _)| likeness >= ALIKE)
         .max_by(|(one, _), (other, _)| one.total_cmp(other))
         .map(|(_, valid)| valid)
+}
+
+/// The environment variables that are read.
+pub(crate) fn variables() -> impl Iterator<Item = String> {
+    let foreign = KEYS.iter().flat_map(|key| key.foreign_variables);
+    KEYS.iter()
+        .map(Key::variable)
+        .chain(foreign.map(ToString::to_string))
+        .chain([FILE_VARIABLE.to_owned()])
 }
 
 /// The keys of a section, or the sections when there is no such section.

@@ -208,7 +208,8 @@ configuration! {
         limit: u32 = "100", from 1, to 1_000_000;
         /// The forms in which a run reports: "human", "json", "sarif".
         formats: Vec<Format> = "[\"human\"]";
-        /// The file that is written when "json" or "sarif" is among the formats.
+        /// The file that is written when "json" or "sarif" is among the formats. If both are, it
+        /// holds the JSON, and SARIF is written to the file of that name that ends in `.sarif`.
         path: PathBuf = "\"gsan-report.json\"";
         /// The exit code of a run that found something.
         exit_code: u8 = "66", from 0, to 255;
@@ -218,7 +219,7 @@ configuration! {
         context_lines: u32 = "2", from 0, to 50;
         /// Findings that are not reported but counted. Each suppression is a table; all of its
         /// patterns must match. `kind` is the kind of finding, `file` and `kernel` are those of
-        /// either side, `reason` is for people.
+        /// either side, `reason` is for people and may be left out.
         suppress: Vec<Suppression> = "[]";
     }
 }

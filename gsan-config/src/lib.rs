@@ -2,7 +2,8 @@
 //!
 //! **Owns** the table of keys ([`keys`]: from it come the types, the parser, the names in the
 //! environment, the documentation and the template), the sources of values and their precedence
-//! ([`load`]), and what is wrong with a value ([`error`]).
+//! ([`load`]), what is wrong with a value ([`error`]), and how files that a user names are read
+//! ([`bounded`]).
 //!
 //! **Must never know** what a value is used for, or how an error is drawn.
 //!
@@ -13,6 +14,7 @@
 //!   right; nothing is ignored.
 //! - The template parses to the defaults.
 
+pub mod bounded;
 pub mod error;
 pub mod keys;
 pub mod load;

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::error::{Error, Excerpt, Problem, nearest};
+use crate::bounded;
+use crate::error::{Error, Excerpt, Problem, variables};
 use crate::keys::{Config, KEYS, Key};
 use crate::origin::Origin;
 use crate::toml_place::locate;
@@ -17,6 +18,8 @@ use crate::value::{Invalid, Plain};
 pub const FILE_NAME: &str = "gsan.toml";
 /// The variable that names a file.
 pub const FILE_VARIABLE: &str = "GSAN_CONFIG";
+/// The largest configuration file that is read, in bytes.
+pub const MAX_BYTES: u64 = 16 << 20;
 
 /// All that a configuration is made from.
 #[derive(Clone, Debug, Default)]
@@ -74,14 +77,24 @@ impl Loaded {
     /// The first thing that is wrong with them.
     pub fn new(inputs: &Inputs) -> Result<Loaded, Error> {
         let mut loaded = Loaded::default();
-        if let Some(path) = find_file(inputs)? {
-            let text = std::fs::read_to_string(&path).map_err(|error| Error {
+        if let Some((path, origin)) = find_file(inputs) {
+            let unreadable = |why: String| Error {
                 problem: Box::new(Problem::Unreadable {
                     path: path.clone(),
-                    why: error.to_string(),
+                    why,
                 }),
-                origin: Origin::Default,
+                origin: origin.clone(),
                 excerpt: None,
+            };
+            let bytes =
+                bounded::read(&path, MAX_BYTES).map_err(|error| unreadable(error.to_string()))?;
+            let text = String::from_utf8(bytes).map_err(|error| {
+                let at = error.utf8_error().valid_up_to();
+                let line = 1 + error.as_bytes()[..at]
+                    .iter()
+                    .filter(|&&b| b == b'\n')
+                    .count();
+                unreadable(format!("line {line} is not UTF-8"))
             })?;
             loaded.apply_file(&path, &text)?;
             loaded.file = Some(path);
@@ -162,10 +175,13 @@ impl Loaded {
                 .map(|(_, value)| value)
         };
         for (name, _) in environment {
-            if let Some(name) = name.to_str()
-                && is_misspelt(name)
-            {
-                return Err(wrong(name, Problem::UnknownVariable(name.to_owned()), None));
+            let name = name.to_string_lossy();
+            if is_misspelt(&name) {
+                return Err(wrong(
+                    &name,
+                    Problem::UnknownVariable(name.to_string()),
+                    None,
+                ));
             }
         }
         for (index, key) in KEYS.iter().enumerate() {
@@ -276,6 +292,7 @@ fn problem(index: usize, invalid: Invalid) -> Problem {
     let Invalid {
         found,
         why,
+        expected,
         nearest,
         ..
     } = invalid;
@@ -283,7 +300,7 @@ fn problem(index: usize, invalid: Invalid) -> Problem {
         key: KEYS[index].path(),
         found,
         why,
-        expected: KEYS[index].expected(),
+        expected: expected.unwrap_or_else(|| KEYS[index].expected()),
         nearest,
     }
 }
@@ -299,38 +316,43 @@ fn find_key(path: &str) -> Option<usize> {
     KEYS.iter().position(|key| key.path() == path)
 }
 
-/// Whether a variable was meant to set a key and does not: it begins like one, or is almost one.
-/// Others that begin with `GSAN_` belong to tests and to the program's own use.
+/// Whether a variable was meant to say something to us and does not: it begins like one of a
+/// section, or is almost one that is read. Others that begin with `GSAN_` belong to tests and to
+/// the program's own use.
 fn is_misspelt(name: &str) -> bool {
-    let Some(rest) = name.strip_prefix("GSAN_") else {
-        return false;
-    };
-    if name == FILE_VARIABLE || KEYS.iter().any(|key| key.variable() == name) {
+    if variables().any(|variable| variable == name) {
         return false;
     }
-    let in_section = rest.split_once('_').is_some_and(|(section, _)| {
-        KEYS.iter()
-            .any(|key| key.section.eq_ignore_ascii_case(section))
-    });
-    in_section
-        || nearest(name, KEYS.iter().map(Key::variable))
-            .is_some_and(|variable| strsim::damerau_levenshtein(name, &variable) <= 2)
+    let ours = name.strip_prefix("GSAN_");
+    let in_section = ours
+        .and_then(|rest| rest.split_once('_'))
+        .is_some_and(|(section, _)| {
+            KEYS.iter()
+                .any(|key| key.section.eq_ignore_ascii_case(section))
+        });
+    let is_near = |variable: String| strsim::damerau_levenshtein(name, &variable) <= 2;
+    in_section || (ours.is_some() || name.starts_with("TRITON_GSAN_")) && variables().any(is_near)
 }
 
-fn find_file(inputs: &Inputs) -> Result<Option<PathBuf>, Error> {
+/// The file that is read, and who asked for it.
+fn find_file(inputs: &Inputs) -> Option<(PathBuf, Origin)> {
+    if let Some(file) = &inputs.file {
+        return Some((file.clone(), Origin::CommandLine));
+    }
     let variable = inputs
         .environment
         .iter()
         .find(|(name, value)| name == FILE_VARIABLE && !value.is_empty());
-    if let Some(file) = &inputs.file {
-        return Ok(Some(file.clone()));
-    }
     if let Some((_, value)) = variable {
-        return Ok(Some(inputs.directory.join(value)));
+        let origin = Origin::Environment {
+            name: FILE_VARIABLE.to_owned(),
+        };
+        return Some((inputs.directory.join(value), origin));
     }
-    Ok(inputs
+    let file = inputs
         .directory
         .ancestors()
         .map(|directory| directory.join(FILE_NAME))
-        .find(|file| file.is_file()))
+        .find(|file| file.is_file())?;
+    Some((file, Origin::Default))
 }

@@ -80,7 +80,7 @@ pub struct Suppression {
     pub file: Option<Pattern>,
     /// The kernel of either side.
     pub kernel: Option<Pattern>,
-    /// Why it is there, for people.
+    /// Why it is there, for people; empty: nobody says.
     pub reason: String,
 }
 

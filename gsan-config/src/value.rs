@@ -23,6 +23,8 @@ pub(crate) struct Invalid {
     pub(crate) found: String,
     /// Why not, if that is more than "not one of the expected ones".
     pub(crate) why: Option<String>,
+    /// What is taken in its place, if that is not what the key as a whole takes.
+    pub(crate) expected: Option<String>,
     /// The valid value that is most like it.
     pub(crate) nearest: Option<String>,
 }
@@ -42,6 +44,7 @@ impl Invalid {
             span: value.span(),
             found,
             why: None,
+            expected: None,
             nearest: None,
         }
     }
@@ -384,13 +387,25 @@ impl Value for BTreeMap<u32, u16> {
             .as_table()
             .ok_or_else(|| Invalid::new(value))?;
         let mut ranks = BTreeMap::new();
-        for (device, rank) in table.iter() {
-            let index = device.get_ref().parse().map_err(|_| Invalid {
+        // A table is sorted by its keys; people read from top to bottom.
+        let mut pairs: Vec<_> = table.iter().collect();
+        pairs.sort_by_key(|(device, _)| device.span().start);
+        for (device, rank) in pairs {
+            let wrong = |why: String| Invalid {
                 span: device.span(),
                 found: format!("{:?}", device.get_ref()),
-                why: Some("it is no device index".to_owned()),
+                why: Some(why),
+                expected: None,
                 nearest: None,
-            })?;
+            };
+            let index = device
+                .get_ref()
+                .parse()
+                .map_err(|_| wrong("it is no device index".to_owned()))?;
+            // TOML takes `0` and `00` for two keys.
+            if ranks.contains_key(&index) {
+                return Err(wrong(format!("device {index} has a rank already")));
+            }
             let number = u16::read(rank, limits)?;
             if let Some((other, _)) = ranks.iter().find(|&(_, &known)| known == number) {
                 let why = format!("device {other} has that rank already");
@@ -457,7 +472,7 @@ impl Value for Vec<Suppression> {
     }
 
     fn expected(_: &Limits) -> String {
-        "tables with at least one of the patterns `kind`, `file` and `kernel`, and a `reason`"
+        "tables with at least one of the patterns `kind`, `file` and `kernel`, best with a `reason`"
             .to_owned()
     }
 }
@@ -481,6 +496,7 @@ fn suppression(value: &Spanned<DeValue<'_>>) -> Result<Suppression, Invalid> {
                 span: key.span(),
                 found: format!("a table with the key `{name}`"),
                 why: None,
+                expected: None,
                 nearest: nearest(name, KEYS.iter().map(|&key| key.to_owned()))
                     .map(|key| format!("`{key}`")),
             });
@@ -499,6 +515,7 @@ fn suppression(value: &Spanned<DeValue<'_>>) -> Result<Suppression, Invalid> {
             _ if KINDS.iter().any(|kind| pattern.matches(kind)) => rule.kind = Some(pattern),
             _ => {
                 return Err(Invalid {
+                    expected: Some(format!("a pattern of the kinds {}", one_of(KINDS))),
                     nearest: nearest(text, KINDS.iter().map(|&kind| kind.to_owned()))
                         .map(|kind| quoted(&kind)),
                     ..Invalid::new(value).why("it matches no kind of finding")

@@ -229,6 +229,41 @@ fn a_file_that_was_asked_for_must_exist() {
 }
 
 #[test]
+fn a_file_that_cannot_be_one_is_refused_and_who_named_it_is_said() {
+    let directory = TempDir::new().unwrap();
+    let latin = directory.path().join("latin.toml");
+    fs::write(&latin, b"[report]\n# caf\xe9\n").unwrap();
+    for (file, why) in [
+        (Path::new("/dev/zero"), "it is not a regular file"),
+        (directory.path(), "it is a directory"),
+        (&latin, "line 2 is not UTF-8"),
+    ] {
+        let asked = Inputs {
+            file: Some(file.to_owned()),
+            ..Inputs::default()
+        };
+        let variable = environment(&[("GSAN_CONFIG", file.to_str().unwrap())]);
+        for (inputs, origin) in [
+            (asked, Origin::CommandLine),
+            (
+                variable,
+                Origin::Environment {
+                    name: "GSAN_CONFIG".to_owned(),
+                },
+            ),
+        ] {
+            let error = Loaded::new(&inputs).unwrap_err();
+            assert_eq!(error.origin, origin);
+            let message = error.problem.to_string();
+            assert!(
+                message.ends_with(&format!("cannot be read: {why}")),
+                "{message}"
+            );
+        }
+    }
+}
+
+#[test]
 fn errors_of_a_file_name_place_key_and_what_would_be_right() {
     for (text, expected) in [
         (
@@ -295,6 +330,14 @@ fn errors_of_a_file_name_place_key_and_what_would_be_right() {
             "gsan.toml:2:29: `topology.device_ranks` cannot be 1: device 0 has that rank already \
              (expected a table of device indices and ranks from 0 to 31, like { 0 = 2, 1 = 3 })",
         ),
+        (
+            "[topology]\ndevice_ranks = { 0 = 1, 00 = 2 }\n",
+            "gsan.toml:2:25: `topology.device_ranks` cannot be \"00\": device 0 has a rank already",
+        ),
+        (
+            "[topology.device_ranks]\n1 = 0\n\"+1\" = 2\n",
+            "gsan.toml:3:1: `topology.device_ranks` cannot be \"+1\": device 1 has a rank already",
+        ),
         ("[report]\nlimit = \n", "gsan.toml:2:9: this is not TOML: "),
         (
             "[report]\nlimit = 1\nlimit = 2\n",
@@ -303,14 +346,18 @@ fn errors_of_a_file_name_place_key_and_what_would_be_right() {
         (
             "[[report.suppress]]\nkind = \"write-after-wrtie\"\n",
             "gsan.toml:2:8: `report.suppress` cannot be \"write-after-wrtie\": it matches no kind \
-             of finding (expected tables with at least one of the patterns `kind`, `file` and \
-             `kernel`, and a `reason`; the nearest is \"write-after-write\")",
+             of finding (expected a pattern of the kinds \"read-after-write\", \
+             \"write-after-read\", \"write-after-write\", \"deadlock\", \"budget\", \
+             \"out-of-bounds\", \"misaligned\", \"uninitialised\", \"trap\", \"assertion\", \
+             \"division-by-zero\", \"barrier-divergence\", \"invalid-operand\", \
+             \"write-once-written-twice\", \"write-once-read-unwritten\" or \
+             \"write-once-atomic\"; the nearest is \"write-after-write\")",
         ),
         (
             "[[report.suppress]]\nfile = \"*\"\nkernal = \"k\"\n",
             "gsan.toml:3:1: `report.suppress` cannot be a table with the key `kernal` (expected \
-             tables with at least one of the patterns `kind`, `file` and `kernel`, and a \
-             `reason`; the nearest is `kernel`)",
+             tables with at least one of the patterns `kind`, `file` and `kernel`, \
+             best with a `reason`; the nearest is `kernel`)",
         ),
         (
             "[[report.suppress]]\nreason = \"all of it\"\n",
@@ -347,14 +394,14 @@ fn errors_of_the_environment_name_the_variable() {
         (
             "GSAN_REPORT_LIMITS",
             "1",
-            "environment variable GSAN_REPORT_LIMITS: no key belongs to the environment variable \
-             `GSAN_REPORT_LIMITS` (the nearest variable is `GSAN_REPORT_LIMIT`)",
+            "environment variable GSAN_REPORT_LIMITS: the environment variable \
+             `GSAN_REPORT_LIMITS` means nothing (the nearest variable is `GSAN_REPORT_LIMIT`)",
         ),
         (
             "GSAN_REPROT_LIMIT",
             "1",
-            "environment variable GSAN_REPROT_LIMIT: no key belongs to the environment variable \
-             `GSAN_REPROT_LIMIT` (the nearest variable is `GSAN_REPORT_LIMIT`)",
+            "environment variable GSAN_REPROT_LIMIT: the environment variable \
+             `GSAN_REPROT_LIMIT` means nothing (the nearest variable is `GSAN_REPORT_LIMIT`)",
         ),
     ] {
         let error = Loaded::new(&environment(&[(name, value)])).unwrap_err();
@@ -363,10 +410,38 @@ fn errors_of_the_environment_name_the_variable() {
 }
 
 #[test]
+fn every_variable_that_is_read_is_known_when_misspelt() {
+    for (name, meant) in [
+        ("GSAN_CONFG", "GSAN_CONFIG"),
+        ("GSAN_CONFIGS", "GSAN_CONFIG"),
+        ("GSAN_COFNIG", "GSAN_CONFIG"),
+        ("TRITON_GSAN_SEEDS", "TRITON_GSAN_SEED"),
+        (
+            "TRITON_GSAN_CLOCK_BUFER_SIZE",
+            "TRITON_GSAN_CLOCK_BUFFER_SIZE",
+        ),
+        ("GSAN_SAMPLING_SED", "GSAN_SAMPLING_SEED"),
+    ] {
+        for value in ["1", ""] {
+            let error = Loaded::new(&environment(&[(name, value)])).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                format!(
+                    "environment variable {name}: the environment variable `{name}` means \
+                     nothing (the nearest variable is `{meant}`)"
+                )
+            );
+        }
+    }
+}
+
+#[test]
 fn other_variables_are_none_of_ours() {
     load(&environment(&[
         ("GSAN_LONG", "1"),
         ("GSAN_FUZZ_SECONDS", "60"),
+        ("GSAN_TEST_RANK", "1"),
+        ("TRITON_GSAN_FUTURE", "1"),
         ("GSANITY", "1"),
         ("REPORT_LIMIT", "x"),
     ]));
