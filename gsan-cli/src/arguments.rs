@@ -7,6 +7,7 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::command::{check, completions, config, doctor, man, report};
+use crate::configuration;
 use crate::failure::Failure;
 
 const STYLES: Styles = Styles::styled()
@@ -20,7 +21,7 @@ Exit codes:
   0   clean
   66  races or other findings (report.exit_code)
   2   wrong usage or configuration
-  1   anything else";
+  1   anything else: an input that is not supported, a file that cannot be read or written";
 
 /// Find data races in GPU memory.
 #[derive(Debug, Parser)]
@@ -56,6 +57,13 @@ pub(crate) struct Shared {
     pub(crate) color: colorchoice_clap::Color,
 }
 
+impl Shared {
+    /// What is asked for must be right, even where it is not needed.
+    fn names_a_configuration(&self) -> bool {
+        self.config.is_some() || !self.set.is_empty()
+    }
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Check(Box<check::Arguments>),
@@ -67,13 +75,25 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    /// Those that do not would work beside any `gsan.toml`, however broken.
+    fn reads_the_configuration(&self) -> bool {
+        match self {
+            Command::Check(_) | Command::Report(_) | Command::Doctor(_) => true,
+            Command::Config(arguments) => !arguments.writes_a_file(),
+            Command::Completions(_) | Command::Man(_) => false,
+        }
+    }
+
     /// Runs the subcommand. The code is the program's exit code.
     pub(crate) fn run(&self, shared: &Shared) -> Result<ExitCode, Failure> {
+        if !self.reads_the_configuration() && shared.names_a_configuration() {
+            configuration::load(shared)?;
+        }
         match self {
             Command::Check(arguments) => check::run(arguments, shared),
             Command::Report(arguments) => report::run(arguments, shared),
             Command::Config(arguments) => config::run(arguments, shared),
-            Command::Doctor(arguments) => doctor::run(arguments),
+            Command::Doctor(arguments) => doctor::run(arguments, shared),
             Command::Completions(arguments) => completions::run(arguments),
             Command::Man(arguments) => man::run(arguments),
         }

@@ -3,6 +3,9 @@
 use std::ops::Range;
 use std::process::ExitCode;
 
+use gsan_config::bounded::ReadError;
+use gsan_report::model::{self, Unchecked};
+
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Padding, Renderer, Snippet};
 
 /// Wrong usage or configuration.
@@ -23,6 +26,7 @@ pub(crate) struct Failure {
 struct Place {
     name: String,
     line: Option<usize>,
+    column: Option<usize>,
     source: Option<Source>,
 }
 
@@ -44,6 +48,24 @@ impl Failure {
         Failure::new(OTHER, title)
     }
 
+    /// A file cannot be read. If it is not there, or no file at all, naming it was wrong usage.
+    pub(crate) fn unreadable(name: &str, error: &ReadError) -> Self {
+        let code = if error.is_wrong_name() { USAGE } else { OTHER };
+        Failure::new(code, format!("`{name}` cannot be read: {error}"))
+    }
+
+    /// A file cannot be written. If there can be no such file, naming it was wrong usage.
+    pub(crate) fn unwritable(name: &str, error: &std::io::Error) -> Self {
+        use std::io::ErrorKind::{IsADirectory, NotADirectory, NotFound};
+        let (code, why) = match error.kind() {
+            NotFound => (USAGE, "there is no such directory".to_owned()),
+            NotADirectory => (USAGE, "it is below a file".to_owned()),
+            IsADirectory => (USAGE, "it is a directory".to_owned()),
+            _ => (OTHER, error.to_string()),
+        };
+        Failure::new(code, format!("`{name}` cannot be written: {why}"))
+    }
+
     fn new(code: u8, title: impl Into<String>) -> Self {
         Failure {
             code,
@@ -58,8 +80,17 @@ impl Failure {
         self.place = Some(Box::new(Place {
             name: name.into(),
             line,
+            column: None,
             source: None,
         }));
+        self
+    }
+
+    /// Says the column of [`Failure::at`], counted from 1, where its line is not shown.
+    pub(crate) fn column(mut self, column: usize) -> Self {
+        if let Some(place) = &mut self.place {
+            place.column = Some(column);
+        }
         self
     }
 
@@ -81,10 +112,47 @@ impl Failure {
         self
     }
 
+    /// Says more.
+    pub(crate) fn note(mut self, name: &'static str, text: impl Into<String>) -> Self {
+        self.notes.push((name, text.into()));
+        self
+    }
+
     /// Says what would be right.
     pub(crate) fn help(mut self, text: impl Into<String>) -> Self {
         self.notes.push(("help", text.into()));
         self
+    }
+
+    /// Whether the command line or the configuration is wrong.
+    pub(crate) fn is_usage(&self) -> bool {
+        self.code == USAGE
+    }
+
+    /// As what a report says of an input that could not be checked.
+    pub(crate) fn unchecked(&self, file: impl Into<String>) -> Unchecked {
+        let place = self.place.as_deref().and_then(|place| {
+            let column = match &place.source {
+                Some(Source { text, span, .. }) => {
+                    let before = text.get(..span.start);
+                    before.map(|before| before.chars().count() + 1)
+                }
+                None => place.column,
+            };
+            Some(model::Place {
+                file: place.name.clone(),
+                line: place.line?.try_into().ok()?,
+                column: column.and_then(|column| column.try_into().ok()),
+                ptx: None,
+            })
+        });
+        let help = self.notes.iter().find(|(name, _)| *name == "help");
+        Unchecked {
+            file: file.into(),
+            reason: self.title.clone(),
+            place,
+            help: help.map(|(_, text)| text.clone()),
+        }
     }
 
     /// The program's exit code.
@@ -95,7 +163,13 @@ impl Failure {
     /// The text for standard error, with colours.
     pub(crate) fn render(&self) -> String {
         let mut group = Group::with_title(Level::ERROR.primary_title(&*self.title));
-        if let Some(Place { name, line, source }) = self.place.as_deref() {
+        if let Some(Place {
+            name,
+            line,
+            column,
+            source,
+        }) = self.place.as_deref()
+        {
             group = match (source, line) {
                 (Some(Source { text, span, label }), Some(line)) => {
                     let mark = AnnotationKind::Primary.span(span.clone());
@@ -106,7 +180,13 @@ impl Failure {
                             .annotation(mark.label(label.as_deref())),
                     )
                 }
-                (_, Some(line)) => group.element(Origin::path(name).line(*line)),
+                (_, Some(line)) => {
+                    let origin = Origin::path(name).line(*line);
+                    group.element(match column {
+                        Some(column) => origin.char_column(*column),
+                        None => origin,
+                    })
+                }
                 (_, None) => group.element(Origin::path(name)),
             };
             if source.is_none() && !self.notes.is_empty() {

@@ -18,8 +18,10 @@ mod arguments;
 mod command;
 mod configuration;
 mod failure;
+mod forms;
 mod logging;
 mod output;
+mod shell;
 
 use std::process::ExitCode;
 

@@ -1,12 +1,15 @@
 //! Where text goes. Colours are dropped where they are not wanted (`--color`, `NO_COLOR`, no
 //! terminal).
 
+use std::fs::Metadata;
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anstream::ColorChoice;
 use gsan_report::human::Look;
 
+use crate::arguments::Shared;
 use crate::failure::Failure;
 
 /// Writes a result to standard output as it is.
@@ -25,7 +28,51 @@ pub(crate) fn bytes(bytes: &[u8]) -> Result<(), Failure> {
 /// Writes a result to a file.
 pub(crate) fn to_file(file: &Path, text: &str) -> Result<(), Failure> {
     std::fs::write(file, text)
-        .map_err(|error| Failure::other(format!("`{}` cannot be written: {error}", file.display())))
+        .map_err(|error| Failure::unwritable(&file.display().to_string(), &error))
+}
+
+/// Refuses a file that cannot be written, or is one of the inputs: before hours of work, not after.
+pub(crate) fn check_file<'a>(
+    file: &Path,
+    inputs: impl IntoIterator<Item = &'a Path>,
+) -> Result<(), Failure> {
+    let name = file.display().to_string();
+    let directory = match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let unwritable = |kind: ErrorKind| Err(Failure::unwritable(&name, &kind.into()));
+    match directory.metadata() {
+        Ok(metadata) if !metadata.is_dir() => return unwritable(ErrorKind::NotADirectory),
+        Ok(_) => {}
+        Err(error) => return unwritable(error.kind()),
+    }
+    let Ok(metadata) = file.metadata() else {
+        return Ok(());
+    };
+    if metadata.is_dir() {
+        return unwritable(ErrorKind::IsADirectory);
+    }
+    let identity = |metadata: &Metadata| (metadata.dev(), metadata.ino());
+    let is_output = |input: &&Path| {
+        let input = input.metadata();
+        input.is_ok_and(|input| input.is_file() && identity(&input) == identity(&metadata))
+    };
+    match inputs.into_iter().find(is_output) {
+        Some(input) => Err(Failure::usage(format!(
+            "the report would overwrite the input `{}`",
+            input.display()
+        ))
+        .help("name another file with -o")),
+        None => Ok(()),
+    }
+}
+
+/// Says something that is worth knowing and no error, unless `-q` was given.
+pub(crate) fn note(shared: &Shared, text: &str) {
+    if !shared.quiet {
+        complain(&format!("note: {text}"));
+    }
 }
 
 /// Writes a message to standard error. There is nowhere to tell when that fails.

@@ -133,21 +133,22 @@ fn a_race_of_a_kernel_given_by_options() {
 #[test]
 fn a_correct_kernel_is_clean() {
     let gsan = Gsan::new().file("counter.ptx", &counter(true));
-    let run = gsan.run(&[
-        "check",
-        "counter.ptx",
-        "--grid",
-        "2",
-        "--arg",
-        "buf:4:u32",
-        "-v",
-    ]);
+    let run = gsan.run(&["check", "counter.ptx", "--grid", "2", "--arg", "buf:4:u32"]);
     assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
     insta::assert_snapshot!(run.stdout);
-    assert!(
-        run.stderr
-            .contains("`scratch` of kernel `counter` is not given and is null")
-    );
+}
+
+#[test]
+fn pointers_that_are_not_given_are_said_to_be_null_unless_quiet() {
+    let gsan = Gsan::new()
+        .file("a.ptx", &counter(true))
+        .file("a.toml", LAUNCH);
+    let note = "pointer `scratch` of kernel `counter` is not given and is null\n";
+    let run = gsan.run(&["check", "a.ptx"]).succeeds();
+    assert_eq!(run.stderr, format!("note: {note}"));
+    let run = gsan.run(&["check", "."]).succeeds();
+    assert_eq!(run.stderr, format!("note: ./a.ptx: {note}"));
+    assert_eq!(gsan.run(&["check", "-q", "a.ptx"]).succeeds().stderr, "");
 }
 
 #[test]
@@ -176,11 +177,148 @@ fn a_file_that_cannot_be_checked_does_not_stop_the_others() {
         .file("b.toml", LAUNCH);
     let run = gsan.run(&["check", "a.ptx", "b.ptx"]);
     assert_eq!(run.code, 1, "{}", run.stderr);
-    assert!(
-        run.stdout
-            .contains("2 files: 1 clean, 0 with findings, 1 not checked")
-    );
+    let told = "2 files: 1 clean, 0 with findings, 1 not checked\n\n\
+        warning: 1 input was not checked\n |\n = input: a.ptx:1: expected";
+    assert!(run.stdout.contains(told), "{}", run.stdout);
     assert!(run.stderr.contains("found `nonsense`"), "{}", run.stderr);
+    let headline = "gsan: no races in what was checked, 1 input not checked\n";
+    assert!(run.stdout.contains(headline), "{}", run.stdout);
+}
+
+#[test]
+fn every_form_says_what_was_not_checked() {
+    let gsan = Gsan::new()
+        .file("a.ptx", "nonsense")
+        .file("b.ptx", &counter(true))
+        .file("b.toml", "[[launch]]\ngird = 1\n");
+    for (files, code) in [
+        (&["a.ptx"][..], 1),
+        (&["b.ptx"], 2),
+        (&["a.ptx", "b.ptx"], 2),
+        (&["c.ptx"], 2),
+    ] {
+        let run = gsan.run(&[&["check", "--format", "json"], files].concat());
+        assert_eq!(run.code, code, "{files:?}: {}", run.stderr);
+        let report = gsan_report::json::read(run.stdout.as_bytes()).unwrap();
+        let named: Vec<&str> = report.unchecked.iter().map(|u| u.file.as_str()).collect();
+        assert_eq!(named, files);
+        let run = gsan.run(&[&["check", "--format", "sarif"], files].concat());
+        assert_eq!(run.code, code, "{files:?}: {}", run.stderr);
+        let log: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+        let invocation = &log["runs"][0]["invocations"][0];
+        assert_eq!(invocation["executionSuccessful"], false);
+        let notifications = &invocation["toolExecutionNotifications"];
+        assert_eq!(notifications.as_array().unwrap().len(), files.len());
+        let run = gsan.run(&[&["check", "-o", "report.txt"], files].concat());
+        assert_eq!((run.code, run.stdout.as_str()), (code, ""));
+        let text = gsan.read("report.txt");
+        assert!(text.contains("gsan: nothing was checked, "), "{text}");
+        assert!(!text.contains("no races"), "{text}");
+    }
+    let run = gsan.run(&["check", "--format", "json", "b.ptx"]);
+    let report = gsan_report::json::read(run.stdout.as_bytes()).unwrap();
+    let place = report.unchecked[0].place.as_ref().unwrap();
+    assert_eq!(
+        (place.file.as_str(), place.line, place.column),
+        ("b.toml", 2, Some(1))
+    );
+    assert!(report.unchecked[0].help.as_ref().unwrap().contains("grid"));
+}
+
+#[test]
+fn a_report_never_overwrites_an_input() {
+    let config = "[report]\nformats = [\"human\", \"json\"]\npath = \"k.toml\"\n";
+    let gsan = Gsan::new()
+        .file("k.ptx", &counter(true))
+        .file("k.toml", LAUNCH)
+        .file("other.toml", LAUNCH)
+        .file("conf.toml", config)
+        .file("gsan.toml", "");
+    let before = ["k.ptx", "k.toml", "other.toml", "conf.toml", "gsan.toml"].map(|f| gsan.read(f));
+    for words in [
+        &["k.ptx", "-o", "k.ptx"][..],
+        &["k.ptx", "-o", "./k.ptx", "--format", "json"],
+        &["k.ptx", "-o", "k.toml"],
+        &["k.ptx", "-o", "gsan.toml"],
+        &["k.ptx", "--config", "conf.toml"],
+        &["k.ptx", "--config", "conf.toml", "-o", "conf.toml"],
+        &["k.ptx", "--args", "other.toml", "-o", "other.toml"],
+        &[".", "-o", "k.ptx"],
+        &["k.ptx", "-o", "no/such/directory"],
+        &["k.ptx", "-o", "."],
+    ] {
+        let run = gsan.run(&[&["check"], words].concat());
+        assert_eq!(run.code, 2, "{words:?}: {}{}", run.stdout, run.stderr);
+        assert!(run.stderr.contains("writ"), "{words:?}: {}", run.stderr);
+    }
+    let after = ["k.ptx", "k.toml", "other.toml", "conf.toml", "gsan.toml"].map(|f| gsan.read(f));
+    assert_eq!(after, before);
+}
+
+#[test]
+fn forms_and_file_of_the_report_come_from_the_configuration() {
+    let config = "[report]\nformats = [\"human\", \"json\", \"sarif\"]\npath = \"out.json\"\n";
+    let gsan = Gsan::new()
+        .file("racy.ptx", &counter(false))
+        .file("racy.toml", LAUNCH)
+        .file("gsan.toml", config);
+    let run = gsan.run(&["check", "racy.ptx"]);
+    assert_eq!(run.code, 66, "{}", run.stderr);
+    assert!(run.stdout.contains("gsan: 2 races"), "{}", run.stdout);
+    gsan_report::json::read(gsan.read("out.json").as_bytes()).unwrap();
+    assert!(gsan.read("out.sarif").contains("\"2.1.0\""));
+    let run = gsan.run(&["check", "racy.ptx", "-c", "report.formats=sarif"]);
+    assert_eq!((run.code, run.stdout.as_str()), (66, ""));
+    assert!(gsan.read("out.json").contains("\"2.1.0\""));
+    let run = gsan.run(&["check", "racy.ptx", "--format", "json", "-o", "mine.json"]);
+    assert_eq!((run.code, run.stdout.as_str()), (66, ""));
+    gsan_report::json::read(gsan.read("mine.json").as_bytes()).unwrap();
+    assert!(gsan.read("out.json").contains("\"2.1.0\""));
+}
+
+#[test]
+fn the_command_printed_for_any_name_shows_the_same_again() {
+    use std::os::unix::ffi::OsStrExt;
+    for name in [
+        &b"-k.ptx"[..],
+        b"--help.ptx",
+        b"a b'c$.ptx",
+        b"caf\xe9.ptx",
+        b"line\nbreak.ptx",
+        "\u{202e}k.ptx".as_bytes(),
+    ] {
+        let name = std::ffi::OsStr::from_bytes(name);
+        let gsan = Gsan::new().file_of(name, &counter(false));
+        let given = std::path::Path::new(".").join(name);
+        let words = ["--grid", "2", "--arg", "buf:4:u32"].map(std::ffi::OsStr::new);
+        let words: Vec<_> = ["check".as_ref(), given.as_os_str()]
+            .into_iter()
+            .chain(words)
+            .collect();
+        let first = gsan.run_of(&words);
+        assert_eq!(first.code, 66, "{name:?}: {}", first.stderr);
+        let command = first
+            .stdout
+            .lines()
+            .find_map(|line| line.split_once("= replay: "));
+        let again = gsan.shell(command.unwrap().1);
+        assert_eq!(again.code, 66, "{command:?}: {}", again.stderr);
+        let race = |text: &str| text.split("= seed").next().unwrap().to_owned();
+        assert_eq!(race(&again.stdout), race(&first.stdout));
+        // As people type it.
+        if name.as_bytes().starts_with(b"-") {
+            let words = [
+                &["check", "--grid=2", "--arg=buf:4:u32", "--"].map(std::ffi::OsStr::new)[..],
+                &[name],
+            ];
+            let typed = gsan.run_of(&words.concat());
+            assert!(
+                typed.stdout.contains("= replay: gsan check ./-"),
+                "{}",
+                typed.stdout
+            );
+        }
+    }
 }
 
 #[test]
@@ -220,16 +358,37 @@ fn what_is_wrong_is_said_with_the_right_exit_code() {
             ".version 8.7\n.target sm_90a\n.entry k() .reqntid 1 {\n  wgmma.fence.sync.aligned;\n}\n",
         )
         .file("wrong.toml", "[[launch]]\ngird = 1\n")
+        .file(
+            "wide.ptx",
+            ".version 8.7\n.target sm_80\n.entry k() {\n  ret;\n}\n",
+        )
+        .file(
+            "banana.ptx",
+            ".version 8.7\n.target sm_banana\n.entry k() {\n  ret;\n}\n",
+        )
         .file("machine.ptx", "\x7fELF...");
     let cases: &[(&[&str], i32)] = &[
         (&["future.ptx"], 1),
         (&["machine.ptx"], 1),
-        (&["missing.ptx"], 1),
+        (&["missing.ptx"], 2),
+        (&["/dev/zero"], 2),
+        (&["banana.ptx"], 1),
+        (&["wide.ptx", "--grid", "2147483647", "--block", "1024"], 2),
+        (
+            &["wide.ptx", "--grid", "2147483647,2", "--block", "1024"],
+            2,
+        ),
+        (&["wide.ptx", "--grid", "4294967296"], 2),
+        (&["wide.ptx", "--block", "1025"], 2),
+        (&["counter.ptx", "--arg", "u64:99999999999999999999"], 2),
+        (&["counter.ptx", "--arg", "buf:99999999999999999999"], 2),
+        (&["counter.ptx", "--arg", "buf:8:u64=-1"], 2),
         (&["counter.ptx", "--arg", "i32:1"], 2),
         (&["counter.ptx", "--arg", "buf:4:u31"], 2),
         (&["counter.ptx", "--entry", "conter"], 2),
         (&["counter.ptx", "--args", "wrong.toml"], 2),
-        (&["counter.ptx", "--args", "missing.toml"], 1),
+        (&["counter.ptx", "--args", "missing.toml"], 2),
+        (&["counter.ptx", "--args", "/dev/zero"], 2),
         (&["counter.ptx", "other.ptx", "--arg", "buf:4"], 2),
         (&["counter.ptx", "--arg", "buf:4", "--cluster", "2"], 2),
         (&["counter.ptx", "--arg", "tensormap:x"], 2),

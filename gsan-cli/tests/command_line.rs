@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+#[allow(dead_code, reason = "other tests use the rest")]
 mod gsan;
 
 use gsan::Gsan;
@@ -68,8 +69,12 @@ fn a_closed_pipe_ends_the_program_quietly() {
     assert_eq!((run.code, run.stderr.as_str()), (0, ""));
 }
 
-/// A report with one race in line 2 of `k.py`, and one possible race.
+/// A report with one race in line 2 of `k.py`, and one possible race, of a run of its own.
 fn report(kernel: &str) -> String {
+    report_of_run(kernel, kernel.len())
+}
+
+fn report_of_run(kernel: &str, run: usize) -> String {
     let race = format!(
         r#"{{
           "kind": "read-after-write",
@@ -89,12 +94,13 @@ fn report(kernel: &str) -> String {
     );
     format!(
         r#"{{
-          "version": 1, "tool": "0.1.0",
+          "version": 2, "tool": "0.1.0",
+          "runs": ["00000000-0000-4000-8000-{run:012}"],
           "summary": {{
             "processes": 1, "launches": 1, "schedules": 0, "accesses": 10,
             "covered_bytes": 1024, "uncovered_bytes": 0, "not_kept": 0, "seeds": [7]
           }},
-          "races": [{race}], "possible_races": [{{ "reason": "of fences", "race": {race} }}],
+          "unchecked": [], "races": [{race}], "possible_races": [{{ "reason": "of fences", "race": {race} }}],
           "faults": [], "losses": [], "suppressions": []
         }}"#
     )
@@ -104,7 +110,8 @@ fn with_reports() -> Gsan {
     Gsan::new()
         .file("k.py", "tl.store(p, v)\nx = tl.load(p)\n")
         .file("a.json", &report("one"))
-        .file("b.json", &report("two"))
+        .file("b.json", &report_of_run("two", 1))
+        .file("c.json", &report_of_run("one", 2))
 }
 
 #[test]
@@ -118,7 +125,7 @@ fn a_report_is_shown_with_source_lines() {
 fn several_reports_become_one() {
     let gsan = with_reports();
     gsan.run(&[
-        "report", "a.json", "b.json", "a.json", "--format", "json", "-o", "all.json",
+        "report", "a.json", "b.json", "c.json", "--format", "json", "-o", "all.json",
     ])
     .succeeds();
     let merged: serde_json::Value = serde_json::from_str(&gsan.read("all.json")).unwrap();
@@ -130,6 +137,50 @@ fn several_reports_become_one() {
         .collect();
     assert_eq!(times, [6, 3]);
     assert_eq!(merged["summary"]["processes"], 3);
+}
+
+#[test]
+fn a_run_that_is_given_twice_counts_once_and_it_is_said() {
+    let gsan = with_reports();
+    gsan.run(&[
+        "report", "a.json", "b.json", "--format", "json", "-o", "ab.json",
+    ])
+    .succeeds();
+    for files in [&["a.json", "a.json"][..], &["ab.json", "a.json"]] {
+        let run = gsan.run(&[&["report"], files].concat()).succeeds();
+        assert_eq!(
+            run.stderr,
+            "note: `a.json` is left out: its runs are in the files before it\n"
+        );
+        assert!(run.stdout.contains("= seen: 3 times"), "{}", run.stdout);
+        assert!(!run.stdout.contains("= seen: 6 times"), "{}", run.stdout);
+        let quiet = gsan.run(&[&["report", "-q"], files].concat()).succeeds();
+        assert_eq!(quiet.stderr, "");
+    }
+    let run = gsan.run(&["report", "a.json", "ab.json"]);
+    assert_eq!(run.code, 2);
+    insta::assert_snapshot!(run.stderr, @r"
+    error: `ab.json` holds some of the runs of the files before it, and others
+     |
+     = help: give merged reports alone, or the reports that they were merged from
+    ");
+}
+
+#[test]
+fn an_incomplete_report_fails_when_asked_to() {
+    let mut value: serde_json::Value = serde_json::from_str(&report("one")).unwrap();
+    value["races"] = serde_json::json!([]);
+    value["unchecked"] = serde_json::json!([{ "file": "k.ptx", "reason": "no" }]);
+    let gsan = with_reports().file("part.json", &value.to_string());
+    assert_eq!(gsan.run(&["report", "part.json"]).code, 0);
+    assert_eq!(gsan.run(&["report", "part.json", "--fail"]).code, 1);
+    let both = gsan.run(&["report", "part.json", "b.json", "--fail"]);
+    assert_eq!(both.code, 66);
+    assert!(
+        both.stdout.contains("= input: k.ptx: no"),
+        "{}",
+        both.stdout
+    );
 }
 
 #[test]
@@ -190,8 +241,18 @@ fn fail_decides_the_exit_code_by_the_findings() {
             0,
         ),
         (&["report", "broken.json"], 1),
-        (&["report", "missing.json"], 1),
-        (&["report", "a.json", "-o", "no/such/directory"], 1),
+        (&["report", "missing.json"], 2),
+        (&["report", "/dev/zero"], 2),
+        (&["report", "."], 2),
+        (&["report", "a.json", "-o", "no/such/directory"], 2),
+        (&["report", "a.json", "-o", "."], 2),
+        (&["report", "a.json", "-o", "a.json/b"], 2),
+        (&["report", "a.json", "-o", "a.json"], 2),
+        (
+            &["report", "a.json", "-o", "./a.json", "--format", "json"],
+            2,
+        ),
+        (&["report", "a.json", "-o", "/dev/full"], 1),
         (&["report"], 2),
         (&["report", "a.json", "--format", "xml"], 2),
         (&["report", "a.json", "-c", "report.frob=1"], 2),
@@ -204,16 +265,30 @@ fn fail_decides_the_exit_code_by_the_findings() {
 #[test]
 fn what_is_wrong_with_a_stored_report_is_shown() {
     let gsan = Gsan::new()
-        .file("broken.json", "{\n  \"version\": 1,\n  \"tool\": 7\n}\n")
-        .file("foreign.json", "{ \"version\": 2 }")
+        .file("broken.json", "{\n  \"version\": 2,\n  \"tool\": 7\n}\n")
+        .file("foreign.json", "{ \"version\": 3 }")
         .file(
             "long.json",
-            &format!("{{ \"version\": 1{}", " ".repeat(2000)),
+            &format!("{{ \"version\": 2{}", " ".repeat(2000)),
+        )
+        .file(
+            "wide.json",
+            &format!(
+                "{{ \"version\": 2, \"tool\": \"{}\", \"runs\": 7, \"races\": [] }}",
+                "ü".repeat(2000)
+            ),
         );
-    let texts: String = ["broken.json", "foreign.json", "long.json", "missing.json"]
-        .into_iter()
-        .map(|file| gsan.run(&["report", file]).stderr)
-        .collect();
+    let texts: String = [
+        "broken.json",
+        "foreign.json",
+        "long.json",
+        "wide.json",
+        "missing.json",
+        "/dev/zero",
+    ]
+    .into_iter()
+    .map(|file| gsan.run(&["report", file]).stderr)
+    .collect();
     insta::assert_snapshot!(texts);
 }
 
@@ -233,6 +308,7 @@ fn what_is_wrong_with_the_configuration_is_shown() {
         &["config", "-c", "report.limit=0"][..],
         &["config", "-c", "report.limit"],
         &["config", "--config", "none.toml"],
+        &["config", "--config", "/dev/zero"],
     ] {
         let run = gsan.run(arguments);
         assert_eq!(run.code, 2);
@@ -249,6 +325,43 @@ fn without_directory(line: &str) -> String {
         (Some(start), Some(end)) if start < end => format!("{}{}", &line[..start], &line[end..]),
         _ => line.to_owned(),
     }
+}
+
+#[test]
+fn a_configuration_that_is_asked_for_must_be_right_for_every_command() {
+    let gsan = with_reports();
+    for command in [
+        &["check", "k.ptx"][..],
+        &["report", "a.json"],
+        &["config"],
+        &["config", "--init", "new.toml"],
+        &["doctor"],
+        &["completions", "bash"],
+        &["man"],
+    ] {
+        for wrong in [
+            ["--config", "/nonexistent"],
+            ["--config", "/dev/zero"],
+            ["-c", "report.limt=1"],
+        ] {
+            let run = gsan.run(&[command, &wrong].concat());
+            assert_eq!(run.code, 2, "{command:?} {wrong:?}: {}", run.stderr);
+            assert_eq!(run.stdout, "", "{command:?} {wrong:?}");
+        }
+    }
+}
+
+#[test]
+fn what_needs_no_configuration_works_beside_a_broken_one() {
+    let gsan = Gsan::new().file("gsan.toml", "[report\n");
+    for command in [
+        &["config", "--init", "new.toml"][..],
+        &["completions", "bash"],
+        &["man"],
+    ] {
+        gsan.run(command).succeeds();
+    }
+    assert_eq!(gsan.run(&["doctor"]).code, 2);
 }
 
 #[test]

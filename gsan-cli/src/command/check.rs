@@ -14,15 +14,14 @@ use gsan_ptx::check::{Error, Problem};
 use gsan_ptx::diagnostic::{Diagnostic, Source};
 use gsan_ptx::exec::Limits;
 use gsan_ptx::exec::schedule::Strategy;
-use gsan_report::builder::Builder;
-use gsan_report::human;
-use gsan_report::model::Report;
+use gsan_report::builder::{Builder, Merged};
 use gsan_report::source::Sources;
-use gsan_report::{json, sarif};
+use gsan_report::{human, json, sarif};
 
 use crate::arguments::Shared;
 use crate::failure::Failure;
-use crate::{configuration, output};
+use crate::forms::{self, Destination, Form};
+use crate::{configuration, output, shell};
 
 /// Run a PTX kernel on the CPU and report its races
 #[derive(Debug, Args)]
@@ -98,11 +97,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = Limits::default().instructions)]
     budget: u64,
 
-    /// The form of the report
-    #[arg(long, value_enum, default_value_t = Format::Human)]
-    format: Format,
+    /// The form of the report, instead of those in `report.formats` [default: human]
+    #[arg(long, value_enum)]
+    format: Option<Form>,
 
-    /// Write the report to this file instead of standard output
+    /// Write the report to this file instead of standard output or `report.path`
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
 }
@@ -115,16 +114,6 @@ enum StrategyName {
     Random,
     /// Every thread in order
     RoundRobin,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// Text with source lines
-    Human,
-    /// The stored form, which `gsan report` reads
-    Json,
-    /// SARIF 2.1.0, for code hosts
-    Sarif,
 }
 
 /// A size as it was written, and as numbers.
@@ -151,24 +140,38 @@ pub(crate) fn run(arguments: &Arguments, shared: &Shared) -> Result<ExitCode, Fa
         )
         .help("each file takes its arguments from the FILE.toml beside it"));
     }
-    let config = configuration::load(shared)?.config.report;
-    let look = output::look(arguments.output.is_some(), config.context_lines);
+    let loaded = configuration::load(shared)?;
+    let config = &loaded.config.report;
+    let destinations = forms::of_run(arguments.format, arguments.output.as_deref(), config);
+    for output in destinations.iter().filter_map(|to| to.file.as_deref()) {
+        let launches = files.iter().filter_map(|file| arguments.launches(file));
+        let launches: Vec<PathBuf> = launches.collect();
+        let inputs = files.iter().chain(&launches).chain(&loaded.file);
+        output::check_file(output, inputs.map(PathBuf::as_path))?;
+    }
+    let human_file = destinations
+        .iter()
+        .any(|to| to.form == Form::Human && to.file.is_some());
+    let look = output::look(human_file, config.context_lines);
     let here = std::env::current_dir().unwrap_or_default();
     let mut sources = Sources::new(&here);
     // What each file's own report keeps is kept; suppressions are applied there.
     let mut total = Builder::new(usize::MAX, &[]);
+    total.start_run();
     let mut text = String::new();
     let (mut clean, mut faulty, mut refused) = (0usize, 0usize, 0usize);
+    let mut wrong_usage = false;
     for file in &files {
         let builder = Builder::new(config.limit as usize, &config.suppress);
-        let explored = match arguments.check(file, builder, shared, &mut sources) {
+        let explored = match arguments.check(file, builder, shared, several, &mut sources) {
             Ok(explored) => explored,
-            Err(failure) if several => {
+            Err(failure) => {
                 output::complain(&failure.render());
+                total.unchecked(failure.unchecked(file.display().to_string()));
+                wrong_usage |= failure.is_usage();
                 refused += 1;
                 continue;
             }
-            Err(failure) => return Err(failure),
         };
         if !explored.printed.is_empty() && !shared.quiet {
             output::complain(explored.printed.trim_end_matches('\n'));
@@ -179,16 +182,32 @@ pub(crate) fn run(arguments: &Arguments, shared: &Shared) -> Result<ExitCode, Fa
         } else {
             clean += 1;
         }
-        total.merge(explored.report);
+        let _: Merged = total
+            .merge(explored.report)
+            .expect("the report of one file names no run");
     }
     let report = total.finish();
     if several {
         text.push_str(&tally(clean, faulty, refused));
     }
     text.push_str(&human::rest(&report, &look));
-    arguments.write(&report, text, &here)?;
+    for Destination { form, file } in &destinations {
+        let converted = match form {
+            // All that there is to say was said on standard error.
+            Form::Human if file.is_none() && refused > 0 && !several => continue,
+            Form::Human => &text,
+            Form::Json => &json::write(&report),
+            Form::Sarif => &sarif::write(&report, &here),
+        };
+        match file {
+            None => output::bytes(converted.as_bytes())?,
+            Some(file) => output::to_file(file, converted)?,
+        }
+    }
     Ok(if report.has_findings(config.strict) {
         config.exit_code.into()
+    } else if wrong_usage {
+        Failure::usage("").exit_code()
     } else if refused > 0 {
         ExitCode::FAILURE
     } else {
@@ -225,6 +244,7 @@ impl Arguments {
         file: &Path,
         builder: Builder,
         shared: &Shared,
+        several: bool,
         sources: &mut Sources,
     ) -> Result<Explored, Failure> {
         let name = file.display().to_string();
@@ -235,9 +255,10 @@ impl Arguments {
             text: &text,
         };
         let prepared = prepare(source, &spec, &base).map_err(failure)?;
-        if !shared.quiet {
-            for note in &prepared.notes {
-                tracing::info!("{note}");
+        for note in &prepared.notes {
+            match several {
+                true => output::note(shared, &format!("{name}: {note}")),
+                false => output::note(shared, note),
             }
         }
         sources.insert(name.clone(), text.clone());
@@ -263,7 +284,7 @@ impl Arguments {
                 );
             }
         };
-        let replay = |seed| self.replay(&name, seed);
+        let replay = |seed| self.replay(file, seed);
         let explored = explore(&prepared, &plan, builder, &replay, &progress).map_err(failure);
         if shows_progress {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
@@ -271,16 +292,17 @@ impl Arguments {
         explored
     }
 
+    /// The file that says what is launched, if one does.
+    fn launches(&self, file: &Path) -> Option<PathBuf> {
+        if self.args.is_some() || self.says_what_to_launch() {
+            return self.args.clone();
+        }
+        Some(file.with_extension("toml")).filter(|beside| beside.is_file())
+    }
+
     /// What is launched, and the directory that its files are relative to.
     fn spec(&self, file: &Path) -> Result<(Spec, PathBuf), Failure> {
-        let beside = file.with_extension("toml");
-        let from_words = self.says_what_to_launch() && self.args.is_none();
-        let spec = match &self.args {
-            Some(path) => Some(path.clone()),
-            None if !from_words && beside.is_file() => Some(beside),
-            None => None,
-        };
-        if let Some(path) = spec {
+        if let Some(path) = self.launches(file) {
             let name = path.display().to_string();
             let text = files::read(&path)?;
             let source = Source {
@@ -305,11 +327,14 @@ impl Arguments {
     }
 
     /// The command that runs one schedule of `file`.
-    fn replay(&self, file: &str, seed: u64) -> String {
-        let mut words = vec!["gsan".to_owned(), "check".to_owned(), file.to_owned()];
+    fn replay(&self, file: &Path, seed: u64) -> String {
+        let mut words = vec!["gsan".to_owned(), "check".to_owned(), shell::file(file)];
+        if let Some(path) = &self.args {
+            words.extend(["--args".to_owned(), shell::file(path)]);
+        }
         let mut option = |name: &str, value: Option<String>| {
             if let Some(value) = value {
-                words.extend([format!("--{name}"), value]);
+                words.extend([format!("--{name}"), shell::quoted(value.as_ref())]);
             }
         };
         let size = |size: &Option<Size>| size.as_ref().map(|size| size.text.clone());
@@ -320,10 +345,6 @@ impl Arguments {
         for argument in &self.arguments {
             option("arg", Some(argument.clone()));
         }
-        option(
-            "args",
-            self.args.as_ref().map(|path| path.display().to_string()),
-        );
         option("shared", self.shared.map(|bytes| bytes.to_string()));
         let strategy = self.strategy.to_possible_value();
         option(
@@ -336,20 +357,7 @@ impl Arguments {
         option("budget", budget.map(|budget| budget.to_string()));
         option("schedules", Some("1".to_owned()));
         option("seed", Some(seed.to_string()));
-        let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
         words.join(" ")
-    }
-
-    fn write(&self, report: &Report, text: String, here: &Path) -> Result<(), Failure> {
-        let text = match self.format {
-            Format::Human => text,
-            Format::Json => json::write(report),
-            Format::Sarif => sarif::write(report, here),
-        };
-        match &self.output {
-            None => output::bytes(text.as_bytes()),
-            Some(file) => output::to_file(file, &text),
-        }
     }
 }
 
@@ -365,16 +373,6 @@ impl StrategyName {
 
 fn directory(file: &Path) -> PathBuf {
     file.parent().map(Path::to_path_buf).unwrap_or_default()
-}
-
-/// A word as a shell takes it.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "-_./:=+,@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
 }
 
 fn usage(problem: Problem) -> Failure {
@@ -404,19 +402,5 @@ fn failure(error: Error) -> Failure {
         }
         Error::Arguments(problem) => usage(problem),
         error @ Error::Internal(_) => Failure::other(error.to_string()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_are_quoted_when_a_shell_would_not_take_them_as_they_are() {
-        assert_eq!(quoted("buf:64:f32=rand:-1:1"), "buf:64:f32=rand:-1:1");
-        assert_eq!(quoted("a b"), "'a b'");
-        assert_eq!(quoted("it's"), r"'it'\''s'");
-        assert_eq!(quoted("$x"), "'$x'");
-        assert_eq!(quoted(""), "''");
     }
 }

@@ -29,6 +29,13 @@ pub(crate) struct Arguments {
     init: Option<PathBuf>,
 }
 
+impl Arguments {
+    /// Whether the configuration is written, not read.
+    pub(crate) fn writes_a_file(&self) -> bool {
+        self.init.is_some()
+    }
+}
+
 pub(crate) fn run(arguments: &Arguments, shared: &Shared) -> Result<ExitCode, Failure> {
     match &arguments.init {
         None => {
@@ -45,7 +52,7 @@ pub(crate) fn run(arguments: &Arguments, shared: &Shared) -> Result<ExitCode, Fa
                 .map_err(|error| match error.kind() {
                     ErrorKind::AlreadyExists => Failure::other(format!("`{shown}` exists already"))
                         .help("remove it first, or name another file: `gsan config --init FILE`"),
-                    _ => Failure::other(format!("`{shown}` cannot be written: {error}")),
+                    _ => Failure::unwritable(&shown.to_string(), &error),
                 })?;
             tracing::info!("wrote {shown}");
         }

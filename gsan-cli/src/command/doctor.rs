@@ -6,8 +6,9 @@ use std::process::ExitCode;
 use clap::Args;
 use gsan_vmm::backend::cuda;
 
+use crate::arguments::Shared;
 use crate::failure::Failure;
-use crate::output;
+use crate::{configuration, output};
 
 mod gpu;
 
@@ -67,7 +68,8 @@ Checked are the accesses of instrumented kernels to memory of GSan's allocator. 
 copies and library calls are not checked; they carry order, like any launch.
 ";
 
-pub(crate) fn run(_: &Arguments) -> Result<ExitCode, Failure> {
+pub(crate) fn run(_: &Arguments, shared: &Shared) -> Result<ExitCode, Failure> {
+    configuration::load(shared)?;
     let checks = gpu::checks(&cuda::probe());
     let text = format!("{}\n{SCOPE}", show(&checks));
     output::bytes(text.as_bytes())?;

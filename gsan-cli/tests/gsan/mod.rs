@@ -1,7 +1,9 @@
 //! Runs the built `gsan` in an empty directory, with nothing of the surrounding environment.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
@@ -47,13 +49,41 @@ impl Gsan {
         self
     }
 
+    /// Adds a file whose name need not be text.
+    pub(crate) fn file_of(self, name: &OsStr, text: &str) -> Gsan {
+        fs::write(self.directory.path().join(name), text).unwrap();
+        self
+    }
+
     /// The text of a file of the directory.
     pub(crate) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.directory.path().join(name)).unwrap()
     }
 
     pub(crate) fn run(&self, arguments: &[&str]) -> Run {
-        let output = self.command(arguments).output().unwrap();
+        let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
+        self.run_of(&arguments)
+    }
+
+    /// Runs with arguments that need not be text.
+    pub(crate) fn run_of(&self, arguments: &[&OsStr]) -> Run {
+        Gsan::ended(self.command(arguments))
+    }
+
+    /// Runs a command line that names `gsan`.
+    pub(crate) fn shell(&self, line: &str) -> Run {
+        let gsan = Path::new(env!("CARGO_BIN_EXE_gsan"));
+        let mut command = Command::new("/bin/bash");
+        command
+            .args(["-c", line])
+            .current_dir(self.directory.path())
+            .env_clear()
+            .env("PATH", gsan.parent().unwrap());
+        Gsan::ended(command)
+    }
+
+    fn ended(mut command: Command) -> Run {
+        let output = command.output().unwrap();
         Run {
             code: output.status.code().unwrap(),
             stdout: String::from_utf8(output.stdout).unwrap(),
@@ -65,8 +95,9 @@ impl Gsan {
     pub(crate) fn run_with_closed_output(&self, arguments: &[&str]) -> Run {
         let (reader, writer) = io::pipe().unwrap();
         drop(reader);
+        let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
         let child = self
-            .command(arguments)
+            .command(&arguments)
             .stdout(writer)
             .stderr(Stdio::piped())
             .spawn()
@@ -79,7 +110,7 @@ impl Gsan {
         }
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    fn command(&self, arguments: &[&OsStr]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gsan"));
         command
             .args(arguments)

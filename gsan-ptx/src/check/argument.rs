@@ -1,5 +1,7 @@
 //! The arguments of a kernel as words: `buf:a+128`, `i32:256`, `bytes:00ff`.
 
+use std::num::{IntErrorKind, ParseIntError};
+
 use super::Problem;
 use super::contents::{Element, Init};
 use crate::diagnostic::nearest;
@@ -46,10 +48,13 @@ impl Contents {
             Some((size, rest)) => (size, Some(rest)),
             None => (text, None),
         };
-        let Ok(bytes) = size.parse() else {
-            return Err(Problem::new(format!("`{size}` is not a number of bytes"))
-                .help("a buffer is buf:BYTES, buf:BYTES:TYPE or buf:BYTES:TYPE=INIT"));
-        };
+        let bytes = size.parse().map_err(|error: ParseIntError| {
+            Problem::new(match error.kind() {
+                IntErrorKind::PosOverflow => format!("{size} bytes are too many"),
+                _ => format!("`{size}` is not a number of bytes"),
+            })
+            .help("a buffer is buf:BYTES, buf:BYTES:TYPE or buf:BYTES:TYPE=INIT")
+        })?;
         let (ty, init) = match rest.map(|rest| rest.split_once('=').unwrap_or((rest, "0"))) {
             Some((ty, init)) => (Element::parse(ty)?, Init::parse(init)),
             None => (Element::U8, Init::Zero),

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use gsan_config::bounded::{self, ReadError};
 use half::{bf16, f16};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
@@ -75,17 +76,14 @@ impl Element {
         }
     }
 
-    fn float(self, value: f64) -> Vec<u8> {
+    /// The bits of a number in this type, in the low bits.
+    fn float(self, value: f64) -> u64 {
         match self {
-            Element::F16 => f16::from_f64(value).to_le_bytes().to_vec(),
-            Element::Bf16 => bf16::from_f64(value).to_le_bytes().to_vec(),
-            Element::F32 => (value as f32).to_le_bytes().to_vec(),
-            _ => value.to_le_bytes().to_vec(),
+            Element::F16 => f16::from_f64(value).to_bits().into(),
+            Element::Bf16 => bf16::from_f64(value).to_bits().into(),
+            Element::F32 => (value as f32).to_bits().into(),
+            _ => value.to_bits(),
         }
-    }
-
-    fn integer(self, value: i128) -> Vec<u8> {
-        value.to_le_bytes()[..self.bytes() as usize].to_vec()
     }
 
     /// The bytes of a number in this type, little-endian.
@@ -93,19 +91,32 @@ impl Element {
     /// # Errors
     /// It is not a number, or does not fit the type.
     pub fn value(self, text: &str) -> Result<Vec<u8>, Problem> {
+        let bits = self.bits(text)?;
+        Ok(bits.to_le_bytes()[..self.bytes() as usize].to_vec())
+    }
+
+    fn bits(self, text: &str) -> Result<u64, Problem> {
         if self.is_float() {
             let value: f64 = text.parse().map_err(|_| not_a_number(text))?;
             return Ok(self.float(value));
         }
+        Ok(self.integer(text)? as u64)
+    }
+
+    /// An integer of this type.
+    fn integer(self, text: &str) -> Result<i128, Problem> {
         let value = integer(text)?;
         let (least, most) = self.range();
-        if (least..=most).contains(&value) {
-            Ok(self.integer(value))
+        let ty = self.word();
+        let wrong = if value > most {
+            "large"
+        } else if value < least {
+            "small"
         } else {
-            let ty = self.word();
-            Err(Problem::new(format!("{text} does not fit `{ty}`"))
-                .help(format!("`{ty}` holds {least} to {most}")))
-        }
+            return Ok(value);
+        };
+        Err(Problem::new(format!("{text} is too {wrong} for `{ty}`"))
+            .help(format!("`{ty}` holds {least} to {most}")))
     }
 }
 
@@ -113,21 +124,44 @@ fn not_a_number(text: &str) -> Problem {
     Problem::new(format!("`{text}` is not a number"))
 }
 
-/// A decimal or hexadecimal integer.
+/// A decimal or hexadecimal integer. One beyond all types is taken as the largest or smallest that
+/// can be said here, which is beyond them as well.
 fn integer(text: &str) -> Result<i128, Problem> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
         None => (false, text),
     };
-    let magnitude = match digits.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16),
-        None => digits.parse::<u64>(),
+    let (digits, radix) = match digits.strip_prefix("0x") {
+        Some(digits) => (digits, 16),
+        None => (digits, 10),
     };
-    match magnitude {
-        Ok(value) if negative => Ok(-i128::from(value)),
-        Ok(value) => Ok(i128::from(value)),
-        Err(_) => Err(not_a_number(text)),
+    if digits.is_empty() || !digits.chars().all(|digit| digit.is_digit(radix)) {
+        return Err(not_a_number(text));
     }
+    // Only digits: what fails is too long.
+    let magnitude = i128::from_str_radix(digits, radix).unwrap_or(i128::MAX);
+    Ok(if negative { -magnitude } else { magnitude })
+}
+
+/// The bytes of `elements` numbers of `size` bytes each, little-endian, from their bits.
+fn fill(elements: u64, size: u64, mut bits: impl FnMut(u64) -> u64) -> Result<Vec<u8>, Problem> {
+    let bytes = elements * size;
+    let mut contents = Vec::new();
+    usize::try_from(bytes)
+        .ok()
+        .and_then(|bytes| contents.try_reserve_exact(bytes).ok())
+        .ok_or_else(|| {
+            Problem::new(format!("there is no memory for {bytes} bytes"))
+                .help("buffers of zeros take memory only where the kernel writes")
+        })?;
+    let all = 0..elements;
+    match size {
+        1 => contents.extend(all.map(|index| bits(index) as u8)),
+        2 => all.for_each(|index| contents.extend((bits(index) as u16).to_le_bytes())),
+        4 => all.for_each(|index| contents.extend((bits(index) as u32).to_le_bytes())),
+        _ => all.for_each(|index| contents.extend(bits(index).to_le_bytes())),
+    }
+    Ok(contents)
 }
 
 /// What a buffer holds before the first launch.
@@ -186,46 +220,48 @@ impl Init {
         number: usize,
         base: &Path,
     ) -> Result<Vec<u8>, Problem> {
-        let elements = bytes / ty.bytes();
+        let size = ty.bytes();
+        let elements = bytes / size;
         let mut random = Xoshiro256PlusPlus::seed_from_u64(number as u64);
-        let mut fill = |value: &mut dyn FnMut(u64, &mut Xoshiro256PlusPlus) -> Vec<u8>| {
-            (0..elements)
-                .flat_map(|index| value(index, &mut random))
-                .collect()
-        };
         Ok(match self {
             Init::Zero => Vec::new(),
-            Init::Random if ty.is_float() => fill(&mut |_, random| ty.float(unit(random))),
-            Init::Random => fill(&mut |_, random| ty.integer(random.next_u64().into())),
+            Init::Random if ty.is_float() => fill(elements, size, |_| ty.float(unit(&mut random)))?,
+            Init::Random => fill(elements, size, |_| random.next_u64())?,
             Init::RandomIn(low, high) if ty.is_float() => {
                 let low: f64 = low.parse().map_err(|_| not_a_number(low))?;
                 let high: f64 = high.parse().map_err(|_| not_a_number(high))?;
                 if low.is_nan() || high.is_nan() || low >= high {
                     return Err(empty_range(low, high));
                 }
-                fill(&mut |_, random| ty.float(low + (high - low) * unit(random)))
+                let width = high - low;
+                fill(elements, size, |_| {
+                    ty.float(low + width * unit(&mut random))
+                })?
             }
             Init::RandomIn(low, high) => {
                 let (first, end) = (integer(low)?, integer(high)?);
                 if first >= end {
-                    return Err(empty_range(first, end));
+                    return Err(empty_range(low, high));
                 }
-                ty.value(low)?;
-                ty.value(&(end - 1).to_string())?;
+                ty.integer(low)?;
+                // The end is not among the values: it may be one more than the largest.
+                if end - 1 > ty.range().1 {
+                    ty.integer(high)?;
+                }
                 let span = (end - first) as u128;
-                fill(&mut |_, random| {
-                    ty.integer(first + (u128::from(random.next_u64()) % span) as i128)
-                })
+                fill(elements, size, |_| {
+                    (first + (u128::from(random.next_u64()) % span) as i128) as u64
+                })?
             }
-            Init::Iota if ty.is_float() => fill(&mut |index, _| ty.float(index as f64)),
-            Init::Iota => fill(&mut |index, _| ty.integer(index.into())),
+            Init::Iota if ty.is_float() => fill(elements, size, |index| ty.float(index as f64))?,
+            Init::Iota => fill(elements, size, |index| index)?,
             Init::Value(text) => {
-                let value = ty.value(text).map_err(|problem| match problem.help {
+                let value = ty.bits(text).map_err(|problem| match problem.help {
                     Some(_) => problem,
                     None => problem
                         .help("initial values are 0, rand, rand:LO:HI, iota, a number, file:PATH"),
                 })?;
-                fill(&mut |_, _| value.clone())
+                fill(elements, size, |_| value)?
             }
             Init::List(values) => {
                 if values.len() as u64 > elements {
@@ -242,18 +278,15 @@ impl Init {
             }
             Init::File(path) => {
                 let path = base.join(path);
-                let read = std::fs::read(&path);
-                let contents = read.map_err(|error| {
-                    Problem::new(format!("{} cannot be read: {error}", path.display()))
-                })?;
-                if contents.len() as u64 > bytes {
-                    return Err(Problem::new(format!(
-                        "{} has {} bytes, the buffer {bytes}",
-                        path.display(),
-                        contents.len()
-                    )));
-                }
-                contents
+                let shown = path.display();
+                bounded::read(&path, bytes).map_err(|error| {
+                    Problem::new(match error {
+                        ReadError::TooLarge { .. } => {
+                            format!("{shown} is larger than the buffer, which has {bytes} bytes")
+                        }
+                        error => format!("{shown} cannot be read: {error}"),
+                    })
+                })?
             }
         })
     }
@@ -301,6 +334,71 @@ mod tests {
         let list = Init::List(vec!["1".to_owned(), "-1".to_owned()]);
         let list = list.contents(Element::I8, 4, 0, Path::new("."));
         assert_eq!(list.unwrap(), [1, 0xff]);
+    }
+
+    #[test]
+    fn a_number_beyond_its_type_is_said_to_be_with_the_range() {
+        for &ty in Element::ALL {
+            if ty.is_float() {
+                continue;
+            }
+            let (least, most) = ty.range();
+            let word = ty.word();
+            let nines = "9".repeat(60);
+            let fs = format!("0x{}", "f".repeat(40));
+            for (text, wrong) in [
+                ((most + 1).to_string(), "large"),
+                ((least - 1).to_string(), "small"),
+                (nines.clone(), "large"),
+                (format!("-{nines}"), "small"),
+                (fs, "large"),
+            ] {
+                let said = ty.value(&text).unwrap_err().to_string();
+                let expected = format!(
+                    "{text} is too {wrong} for `{word}` (`{word}` holds {least} to {most})"
+                );
+                assert_eq!(said, expected);
+            }
+            for text in [most.to_string(), least.to_string()] {
+                assert!(ty.value(&text).is_ok(), "{word}:{text}");
+            }
+            for text in ["", "-", "0x", "--1", "+1", "1e3", "0x-1", "1_000", "٣"] {
+                let said = ty.value(text).unwrap_err().to_string();
+                assert_eq!(said, format!("`{text}` is not a number"));
+            }
+        }
+    }
+
+    #[test]
+    fn a_range_may_end_behind_the_largest_number() {
+        let all = contents("rand:0:18446744073709551616", Element::U64, 64);
+        assert_eq!(all, contents("rand", Element::U64, 64));
+        assert!(contents("rand:0:18446744073709551617", Element::U64, 64).is_err());
+    }
+
+    #[test]
+    fn a_file_larger_than_its_buffer_or_without_end_is_refused() {
+        let zeros = contents("file:/dev/zero", Element::U8, 4).unwrap_err();
+        assert_eq!(zeros, "/dev/zero cannot be read: it is not a regular file");
+        let path = std::env::temp_dir().join(format!("gsan-contents-{}", std::process::id()));
+        std::fs::write(&path, [1, 2, 3]).unwrap();
+        let init = format!("file:{}", path.display());
+        assert_eq!(contents(&init, Element::U8, 4).unwrap(), [1, 2, 3]);
+        let said = contents(&init, Element::U8, 2).unwrap_err();
+        assert!(
+            said.ends_with("is larger than the buffer, which has 2 bytes"),
+            "{said}"
+        );
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn more_bytes_than_there_is_memory_are_refused() {
+        let said = contents("7", Element::U64, 1 << 60).unwrap_err();
+        assert!(
+            said.starts_with("there is no memory for 1152921504606846976 bytes"),
+            "{said}"
+        );
     }
 
     #[test]

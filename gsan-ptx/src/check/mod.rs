@@ -9,6 +9,7 @@ pub mod explore;
 mod findings;
 pub mod prepare;
 pub mod spec;
+mod target;
 
 use crate::diagnostic::Diagnostic;
 

@@ -9,7 +9,7 @@ use gsan_report::names::{self, Names};
 
 use super::argument::Argument;
 use super::spec::{Launch, Spec};
-use super::{Error, Problem};
+use super::{Error, Problem, target};
 use crate::diagnostic::{Source, nearest};
 use crate::exec::launch::Launch as Ready;
 use crate::exec::memory::Image;
@@ -46,6 +46,7 @@ pub struct Prepared {
 /// The PTX is wrong or not supported, or the arguments do not fit it.
 pub fn prepare(source: Source<'_>, spec: &Spec, base: &Path) -> Result<Prepared, Error> {
     let module = parse(&source).map_err(Error::Ptx)?;
+    target::check(&source, &module)?;
     let mut chosen = Vec::new();
     for launch in &spec.launches {
         chosen.push(choose(&module, launch)?);
@@ -74,6 +75,7 @@ pub fn prepare(source: Source<'_>, spec: &Spec, base: &Path) -> Result<Prepared,
         Limits::default(),
     )
     .map_err(|error| Problem::new(error.to_string()))?;
+    count_threads(&prepared.launches)?;
     Ok(prepared)
 }
 
@@ -122,23 +124,30 @@ impl Host {
     }
 }
 
-/// The most shared memory that a CTA may ask for on a target, in bytes (CUDA C++ Programming
-/// Guide, "Technical Specifications per Compute Capability": the maximum per thread block).
-fn target_shared_bytes(module: &Module) -> u32 {
-    let target = module.targets.first().map_or("", |name| name.as_str());
-    let number = target
-        .trim_start_matches("sm_")
-        .trim_end_matches(|c: char| !c.is_ascii_digit());
-    let kib = match number.parse().unwrap_or(80) {
-        0..=69 => 48,
-        70..=74 => 96,
-        75..=79 => 64,
-        80 | 87 => 163,
-        81..=89 => 99,
-        90..=119 => 227,
-        _ => 99,
+/// The most threads that all launches have together: the detector numbers them with 32 bits and
+/// needs the last number itself.
+const MAX_THREADS: u64 = u32::MAX as u64 - 1;
+
+/// Refuses launches that the detector cannot tell the threads of apart.
+fn count_threads(launches: &[Ready]) -> Result<(), Problem> {
+    let threads = launches.iter().fold(0u64, |sum, launch| {
+        sum.saturating_add(u64::from(launch.ctas()) * u64::from(launch.threads()))
+    });
+    if threads <= MAX_THREADS {
+        return Ok(());
+    }
+    let launched = match launches {
+        [one] => format!(
+            "a grid of {} CTAs of {} threads has",
+            one.ctas(),
+            one.threads()
+        ),
+        _ => format!("{} launches have", launches.len()),
     };
-    kib << 10
+    Err(Problem::new(format!(
+        "{launched} {threads} threads; at most {MAX_THREADS} can be told apart"
+    ))
+    .help("a smaller grid of the same kernel shows the same races"))
 }
 
 impl Prepared {
@@ -219,7 +228,8 @@ impl Prepared {
             ));
         };
         let params = self.parameters(launch, &function, spec).map_err(about)?;
-        let most = target_shared_bytes(module).saturating_sub(self.program.dynamic_shared_offset());
+        let most =
+            target::shared_bytes(module).saturating_sub(self.program.dynamic_shared_offset());
         let dynamic_shared = match spec.shared {
             Some(bytes) => bytes,
             None if function.dynamic_shared => most,

@@ -1,5 +1,6 @@
 //! What is launched with what: from a TOML file, or from words of a command line.
 
+use std::num::{IntErrorKind, ParseIntError};
 use std::ops::Range;
 
 use serde::Deserialize;
@@ -92,7 +93,14 @@ pub fn dimensions(text: &str) -> Result<[u32; 3], Problem> {
         return Err(problem());
     }
     for (dimension, part) in dimensions.iter_mut().zip(parts) {
-        *dimension = part.trim().parse().map_err(|_| problem())?;
+        *dimension = part.trim().parse().map_err(|error: ParseIntError| {
+            if *error.kind() == IntErrorKind::PosOverflow {
+                Problem::new(format!("`{text}` is too large for a size"))
+                    .help(format!("a dimension is at most {}", u32::MAX))
+            } else {
+                problem()
+            }
+        })?;
         if *dimension == 0 {
             return Err(problem());
         }

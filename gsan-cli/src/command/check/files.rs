@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use gsan_config::bounded;
+
 use crate::failure::Failure;
 
 /// The PTX files that `paths` stand for: files as they are, directories with all that is in them.
@@ -47,11 +49,14 @@ fn search(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The largest file that is read, in bytes.
+const MAX_BYTES: u64 = 256 << 20;
+
 /// The text of a file.
 pub(super) fn read(path: &Path) -> Result<String, Failure> {
     let name = path.display();
-    let bytes = std::fs::read(path)
-        .map_err(|error| Failure::other(format!("{name} cannot be read: {error}")))?;
+    let bytes = bounded::read(path, MAX_BYTES)
+        .map_err(|error| Failure::unreadable(&name.to_string(), &error))?;
     if bytes.starts_with(b"\x7fELF") {
         return Err(Failure::other(format!("{name} is machine code, not text"))
             .help("take the PTX: nvcc --ptx, clang -S, or kernel.asm[\"ptx\"] in Triton"));
