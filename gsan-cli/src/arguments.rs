@@ -16,16 +16,22 @@ const STYLES: Styles = Styles::styled()
     .literal(AnsiColor::Cyan.on_default().bold())
     .placeholder(AnsiColor::Cyan.on_default());
 
-const EXIT_CODES: &str = "\
+const EXAMPLES: &str = "\
+Examples:
+  gsan check examples/splitk_relaxed.ptx     a race, without a GPU
+  gsan report gsan-report.json --fail        a stored report; 66 if anything was found
+  gsan config --init                         a gsan.toml with every key and its default
+  gsan doctor                                what of this machine works
+
 Exit codes:
   0   clean
-  66  races or other findings (report.exit_code)
+  66  races or other findings (`report.exit_code`)
   2   wrong usage or configuration
   1   anything else: an input that is not supported, a file that cannot be read or written";
 
 /// Find data races in GPU memory.
 #[derive(Debug, Parser)]
-#[command(name = "gsan", version, styles = STYLES, after_help = EXIT_CODES)]
+#[command(name = "gsan", version, styles = STYLES, after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) shared: Shared,

@@ -33,7 +33,20 @@ Arguments of a kernel (--arg, once for each, in order):
   bytes:HEX                a structure
 
 Without --arg and --args, the arguments come from FILE.toml beside FILE.ptx. Directories and
-several files are checked one after the other, each with its own FILE.toml.
+several files are checked one after the other, each with its own FILE.toml:
+
+  [[buffer]]
+  name = \"x\"
+  elements = 1024             # or bytes = 4096
+  type = \"f32\"
+  init = \"rand\"             # as INIT above, or a list of numbers
+  [[launch]]
+  grid = [8, 2]
+  block = 128
+  args = [\"buf:x\", \"buf:x+64\", \"i32:1024\"]
+
+Exit codes: 66 (`report.exit_code`) if anything was found; 0 if not; 2 if the command, the
+configuration or the arguments are wrong; 1 if a kernel is not supported.
 
 Examples:
   gsan check examples/splitk_relaxed.ptx
@@ -61,7 +74,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "X,Y,Z", value_parser = size)]
     cluster: Option<Size>,
 
-    /// An argument of the kernel
+    /// An argument of the kernel, as said below; pointers at the end that are left out are null
     #[arg(long = "arg", value_name = "ARG", allow_hyphen_values = true)]
     arguments: Vec<String>,
 
