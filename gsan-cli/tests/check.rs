@@ -186,6 +186,17 @@ fn a_file_that_cannot_be_checked_does_not_stop_the_others() {
 }
 
 #[test]
+fn a_file_that_is_named_twice_is_checked_once() {
+    let gsan = Gsan::new()
+        .file("a.ptx", &counter(true))
+        .file("a.toml", LAUNCH);
+    let once = gsan.run(&["check", "a.ptx"]).succeeds().stdout;
+    assert_eq!(gsan.run(&["check", "a.ptx", "./a.ptx"]).stdout, once);
+    let both = gsan.run(&["check", ".", "a.ptx"]).stdout;
+    assert!(both.starts_with("1 file: 1 clean, "), "{both}");
+}
+
+#[test]
 fn every_form_says_what_was_not_checked() {
     let gsan = Gsan::new()
         .file("a.ptx", "nonsense")
@@ -373,6 +384,9 @@ fn what_is_wrong_is_said_with_the_right_exit_code() {
         (&["missing.ptx"], 2),
         (&["/dev/zero"], 2),
         (&["banana.ptx"], 1),
+        (&["wrong.toml"], 2),
+        (&["counter.ptx", "--arg", "buf:"], 2),
+        (&["counter.ptx", "--arg", "buf:4:u32=file:"], 2),
         (&["wide.ptx", "--grid", "2147483647", "--block", "1024"], 2),
         (
             &["wide.ptx", "--grid", "2147483647,2", "--block", "1024"],
@@ -405,6 +419,7 @@ fn what_is_wrong_is_said_with_the_right_exit_code() {
         &["check"][..],
         &["check", "counter.ptx", "--grid", "0"],
         &["check", "counter.ptx", "--schedules", "0"],
+        &["check", "counter.ptx", "--budget", "0"],
         &["check", "counter.ptx", "--args", "a.toml", "--arg", "i32:1"],
     ] {
         assert_eq!(gsan.run(words).code, 2, "{words:?}");

@@ -220,7 +220,12 @@ impl Loaded {
         };
         let name = path.trim();
         let Some(index) = find_key(name) else {
-            return Err(wrong(Problem::UnknownKey(name.to_owned()), 0..path.len()));
+            let name = name.to_owned();
+            let problem = match KEYS.iter().any(|key| key.section == name) {
+                true => Problem::NotASection(name),
+                false => Problem::UnknownKey(name),
+            };
+            return Err(wrong(problem, 0..path.len()));
         };
         let offset = path.len() + 1;
         self.set_plain(index, value, Origin::CommandLine)

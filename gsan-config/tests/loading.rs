@@ -461,6 +461,12 @@ fn errors_of_the_command_line_show_the_argument() {
             "report.limt",
         ),
         (
+            "sampling=5",
+            "command line: `sampling` is a section: it holds keys and has no value of its own (the \
+             keys of `sampling` are `seed`)",
+            "sampling",
+        ),
+        (
             "report.limit=1e3",
             "command line: `report.limit` cannot be 1e3 (expected a whole number from 1 to 1000000)",
             "1e3",

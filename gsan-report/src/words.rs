@@ -256,8 +256,11 @@ pub(crate) fn waiting(waiting: &Waiting) -> String {
 /// The sentence of a fault.
 pub(crate) fn fault(fault: &Fault) -> String {
     match &fault.range {
-        Some(bytes) => format!("{}: {}", fault.message, range(bytes)),
-        None => fault.message.clone(),
+        // Some messages say it themselves.
+        Some(bytes) if !fault.message.contains(&bytes.address.to_string()) => {
+            format!("{}: {}", fault.message, range(bytes))
+        }
+        _ => fault.message.clone(),
     }
 }
 
@@ -296,6 +299,31 @@ mod tests {
             (u64::MAX, "15.9 EiB"),
         ] {
             assert_eq!(size(bytes), text);
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_a_fault_are_said_once() {
+        let with = |message: &str| Fault {
+            range: Some(Range {
+                space: Space::Global,
+                address: crate::model::Hex(0x1000),
+                bytes: 4,
+                allocation: None,
+            }),
+            ..Fault::new(crate::model::FaultKind::OutOfBounds, message)
+        };
+        for (message, said) in [
+            (
+                "read out of bounds",
+                "read out of bounds: 4 bytes at 0x1000",
+            ),
+            (
+                "read of 4 bytes at 0x1000 out of bounds",
+                "read of 4 bytes at 0x1000 out of bounds",
+            ),
+        ] {
+            assert_eq!(fault(&with(message)), said);
         }
     }
 

@@ -107,7 +107,7 @@ pub(crate) struct Arguments {
     jobs: Option<u16>,
 
     /// Instructions after which a schedule is given up
-    #[arg(long, value_name = "N", default_value_t = Limits::default().instructions)]
+    #[arg(long, value_name = "N", default_value_t = Limits::default().instructions, value_parser = clap::value_parser!(u64).range(1..))]
     budget: u64,
 
     /// The form of the report, instead of those in `report.formats` [default: human]
@@ -230,10 +230,11 @@ pub(crate) fn run(arguments: &Arguments, shared: &Shared) -> Result<ExitCode, Fa
 
 /// One line about all files.
 fn tally(clean: usize, faulty: usize, refused: usize) -> String {
-    let mut line = format!(
-        "{} files: {clean} clean, {faulty} with findings",
-        clean + faulty + refused
-    );
+    let files = match clean + faulty + refused {
+        1 => "1 file".to_owned(),
+        number => format!("{number} files"),
+    };
+    let mut line = format!("{files}: {clean} clean, {faulty} with findings");
     if refused > 0 {
         line.push_str(&format!(", {refused} not checked"));
     }
@@ -261,6 +262,17 @@ impl Arguments {
         sources: &mut Sources,
     ) -> Result<Explored, Failure> {
         let name = file.display().to_string();
+        if file
+            .extension()
+            .is_some_and(|extension| extension == "toml")
+        {
+            let kernel = file.with_extension("ptx");
+            return Err(
+                Failure::usage(format!("`{name}` says what is launched and is no kernel")).help(
+                    format!("did you mean `gsan check {}`?", shell::file(&kernel)),
+                ),
+            );
+        }
         let text = files::read(file)?;
         let (spec, base) = self.spec(file)?;
         let source = Source {

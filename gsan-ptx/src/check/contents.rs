@@ -282,9 +282,9 @@ impl Init {
                 bounded::read(&path, bytes).map_err(|error| {
                     Problem::new(match error {
                         ReadError::TooLarge { .. } => {
-                            format!("{shown} is larger than the buffer, which has {bytes} bytes")
+                            format!("`{shown}` is larger than the buffer, which has {bytes} bytes")
                         }
-                        error => format!("{shown} cannot be read: {error}"),
+                        error => format!("`{shown}` cannot be read: {error}"),
                     })
                 })?
             }
@@ -379,7 +379,10 @@ mod tests {
     #[test]
     fn a_file_larger_than_its_buffer_or_without_end_is_refused() {
         let zeros = contents("file:/dev/zero", Element::U8, 4).unwrap_err();
-        assert_eq!(zeros, "/dev/zero cannot be read: it is not a regular file");
+        assert_eq!(
+            zeros,
+            "`/dev/zero` cannot be read: it is not a regular file"
+        );
         let path = std::env::temp_dir().join(format!("gsan-contents-{}", std::process::id()));
         std::fs::write(&path, [1, 2, 3]).unwrap();
         let init = format!("file:{}", path.display());

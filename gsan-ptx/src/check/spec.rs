@@ -118,7 +118,7 @@ impl Spec {
         let mut spec = Spec::default();
         for word in words {
             let about = |problem: Problem| Problem {
-                message: format!("--arg {word}: {}", problem.message),
+                message: format!("--arg `{word}`: {}", problem.message),
                 ..problem
             };
             let (kind, value) = argument::split(word).map_err(about)?;

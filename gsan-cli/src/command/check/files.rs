@@ -1,5 +1,6 @@
 //! The files that `gsan check` is given.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use gsan_config::bounded;
@@ -24,6 +25,9 @@ pub(super) fn find(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
             files.push(path.clone());
         }
     }
+    // A file that is named twice, or lies in two of the directories, is checked once.
+    let mut seen = HashSet::new();
+    files.retain(|file| seen.insert(file.canonicalize().unwrap_or_else(|_| file.clone())));
     Ok(files)
 }
 
