@@ -12,11 +12,13 @@ use gsan_core::compressed::topology::Topology;
 use gsan_core::event::{Detector, Event};
 use gsan_core::exact::{Exact, Unit};
 use gsan_core::ids::{Cta, SiteId, Thread};
+use gsan_core::loss::Loss;
 use gsan_core::race::{Race, Who};
 use gsan_core::testing::execution::{Grain, execute};
 use gsan_core::testing::litmus::table;
 use gsan_core::testing::races;
 use gsan_core::testing::random::{Case, Shape, cases};
+use gsan_core::testing::text;
 use proptest::prelude::*;
 
 /// Enough of everything.
@@ -242,6 +244,27 @@ fn no_litmus_test_makes_it_invent_a_race_but_those_it_does_not_follow_yet() {
         });
     }
     assert!(wrong.keys().eq(NOT_FOLLOWED), "{wrong:#?}");
+}
+
+#[test]
+fn a_compare_and_swap_that_released_and_failed_is_counted() {
+    let failed = |thread: &str| {
+        let program = text::program("", 1, &[thread.to_owned()]).unwrap();
+        let topology = Topology::new(2, 2, 16, 8).unwrap();
+        let mut detector = CompressedDetector::<4>::new(topology, ROOMY, 1);
+        races(&mut detector, &execute(&program, Grain::Operation, &[]));
+        detector.losses().get(Loss::FailedRelease)
+    };
+    assert_eq!(failed("0.0: atom.release.gpu.cas f 1 2"), 1);
+    assert_eq!(
+        failed("0.0: fence.release.gpu; atom.relaxed.gpu.cas f 1 2"),
+        1
+    );
+    assert_eq!(
+        failed("0.0: fence.release.gpu; atom.relaxed.gpu.cas f 0 2"),
+        0
+    );
+    assert_eq!(failed("0.0: atom.relaxed.gpu.cas f 1 2"), 0);
 }
 
 #[test]

@@ -164,7 +164,9 @@ impl<M: Memory> Cta<'_, M> {
         if access.action.returns_value() {
             self.observe(cell.sync_word().load(Acquire), begun, access, acquires);
         }
-        if access.action == Action::FailedRmw && access.order.releases() {
+        // A fence may have made it a release, too.
+        let released = access.order.releases() || begun.left != begun.found;
+        if access.action == Action::FailedRmw && released {
             self.count(Loss::FailedRelease);
         }
         let Some(access) = self.cell_access(access, begun.epoch) else {
