@@ -163,7 +163,12 @@ where
         });
         let threads = [0, 1].map(|index| {
             let world = world.clone();
-            thread::spawn(move || world.strong_at(index, masks[index], RELEASE, || {}))
+            thread::spawn(move || {
+                world.cta(index, |cta| {
+                    let (word, own) = (world.cell().sync_word(), cta.publish());
+                    cta.release_into(word, own, masks[index], RecordScope::Gpu);
+                });
+            })
         });
         for thread in threads {
             thread.join().unwrap();
