@@ -13,10 +13,15 @@ use gsan_report::model::{FaultKind, RaceKind};
 
 /// Two CTAs of one warp; thread 0 of each executes `statements`. `%rd1` is a buffer of 16 bytes.
 fn kernel(statements: &str) -> Prepared {
+    kernel_with("", statements)
+}
+
+/// The same kernel in a module with these items.
+fn kernel_with(items: &str, statements: &str) -> Prepared {
     let ptx = format!(
         ".version 8.7\n.target sm_80\n.address_size 64\n\
          .extern .func (.param .b32 r) vprintf (.param .b64 f, .param .b64 a);\n\
-         .global .b8 text[3] = {{104, 105, 0}};\n\
+         .global .b8 text[3] = {{104, 105, 0}}; {items}\n\
          .entry k(.param .u64 .ptr p) .reqntid 32 {{\n\
          .reg .pred %p<4>; .reg .b32 %r<9>; .reg .b64 %rd<9>;\n\
          ld.param.u64 %rd1, [p];\nmov.u32 %r1, %tid.x;\nsetp.ne.u32 %p1, %r1, 0;\n\
@@ -248,6 +253,30 @@ fn wrong_uses_of_an_mbarrier_are_said_in_words() {
             "-4294967295 pending transactions; there can be at most 1048575",
         ),
         (
+            "mbarrier.init.shared.b64 [bar], 1; mbarrier.init.shared.b64 [bar], 1;",
+            "`mbarrier.init` without `mbarrier.inval` of the one that is there",
+        ),
+        (
+            "mbarrier.init.shared.b64 [bar], 2;\n\
+             mbarrier.arrive.noComplete.shared.b64 %s, [bar], 2;",
+            "an arrival with `.noComplete` completes the phase",
+        ),
+        (
+            "mbarrier.init.shared.b64 [bar], 2;\n\
+             mbarrier.test_wait.parity.shared.b64 %p2, [bar], 2;",
+            "a wait for parity 2; a parity is 0 or 1",
+        ),
+        (
+            "mbarrier.init.shared.b64 [bar], 1; mbarrier.arrive.shared.b64 %s, [bar];\n\
+             mbarrier.arrive.shared.b64 _, [bar]; mbarrier.test_wait.shared.b64 %p2, [bar], %s;",
+            "a wait with a state that is too old; it must come from the running phase or the one before",
+        ),
+        (
+            "mbarrier.init.shared.b64 [bar], 1; mov.b64 %s, 0x100000;\n\
+             mbarrier.test_wait.shared.b64 %p2, [bar], %s;",
+            "a wait with the state of an arrival at another mbarrier",
+        ),
+        (
             "mbarrier.init.shared.b64 [bar], 1; atom.shared.add.u32 %r3, [bar+4], 1;",
             "a write that is no mbarrier operation; `mbarrier.inval` it first",
         ),
@@ -258,5 +287,74 @@ fn wrong_uses_of_an_mbarrier_are_said_in_words() {
         };
         let expected = format!("mbarrier at 0x0 in shared memory: {message}");
         assert_eq!(fault.message, expected, "{statements}");
+    }
+}
+
+/// Faults that need more than an instruction.
+#[test]
+fn what_no_kernel_may_do_is_said_in_words() {
+    for (items, statements, kind, message) in [
+        (
+            ".const .b32 c = 1;",
+            "mov.u64 %rd2, c; cvta.const.u64 %rd2, %rd2; st.global.u32 [%rd2], 1;",
+            FaultKind::OutOfBounds,
+            "write of 4 bytes at 0x700000000004 to read-only memory",
+        ),
+        (
+            "",
+            "mov.b64 %rd2, p; cvta.param.u64 %rd2, %rd2; st.u32 [%rd2], 1;",
+            FaultKind::OutOfBounds,
+            "write of 4 bytes at 0x0 to read-only memory",
+        ),
+        ("", "brkpt;", FaultKind::Trap, "breakpoint"),
+        (
+            "",
+            "T: .branchtargets A, A; add.u32 %r3, %r2, 2; brx.idx %r3, T; A:",
+            FaultKind::InvalidOperand,
+            "branch index 2 is beyond its table of 2",
+        ),
+        (
+            ".func f() { ret; }",
+            "P: .callprototype _ (); mov.u64 %rd2, f; add.u64 %rd2, %rd2, 1; call %rd2, P;",
+            FaultKind::InvalidOperand,
+            "call of 0x7c0000000011, which is none of the functions it may be",
+        ),
+        (
+            ".func f() { .local .b64 a[100]; .reg .b64 %rd<2>; mov.u64 %rd1, a; call f; ret; }",
+            "call f;",
+            FaultKind::OutOfBounds,
+            "call frames need more than the 65536 bytes a thread has",
+        ),
+        (
+            ".shared .align 16 .b8 s[16];",
+            "mov.u32 %r3, s; mov.u32 %r4, 17;\n\
+             cp.async.ca.shared.global [%r3], [%rd1], 16, %r4;",
+            FaultKind::InvalidOperand,
+            "asynchronous copy reads 17 bytes but writes 16",
+        ),
+        (
+            "",
+            "mbarrier.init.b64 [%rd1], 1;",
+            FaultKind::InvalidOperand,
+            "an mbarrier lies in shared memory, but 0x1000000000 is an address of global memory",
+        ),
+        (
+            ".shared .align 8 .b8 s[16];",
+            "mov.u32 %r3, s; mbarrier.init.shared.b64 [%r3+4], 1;",
+            FaultKind::Misaligned,
+            "write at 0x4 in shared memory is not aligned to 8 bytes",
+        ),
+        (
+            ".shared .align 8 .b8 s[16];",
+            "mov.u32 %r3, s; mbarrier.inval.shared.b64 [%r3+16];",
+            FaultKind::OutOfBounds,
+            "write of 8 bytes at 0x10 in shared memory is out of bounds",
+        ),
+    ] {
+        let report = run(&kernel_with(items, statements), PLAN).report;
+        let [fault] = &report.faults[..] else {
+            panic!("{statements}: {report:?}");
+        };
+        assert_eq!((fault.kind, fault.message.as_str()), (kind, message));
     }
 }
