@@ -665,7 +665,8 @@ mod models {
             let finder = thread::spawn(move || pass(&other) + pass(&other));
             let told = pass(&places) + finder.join().unwrap();
             let untold = RaceFilter::<M>::new(&places).untold(tag);
-            assert_eq!(told + untold, 3, "a race was not counted");
+            // The first and the second are told, the third is not yet.
+            assert_eq!((told, untold), (2, 1), "a race was not counted");
         });
     }
 
