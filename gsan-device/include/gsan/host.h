@@ -1,11 +1,19 @@
-// The names of ptx.cuh on the host: `__atomic` builtins, and a warp of one lane.
+// The names of ptx.cuh on the host: `__atomic` builtins, and a warp of GSAN_LANES lanes: 1, or 32,
+// which are fibres.
 //
 // Whoever includes this says where the CTA is: `gsan::host::sm` and `gsan::host::cta_index`, per
-// host thread. Each host thread is a CTA of one thread.
+// host thread. With one lane, each host thread is a CTA of one thread.
 #pragma once
 
 #include <stdio.h>
 #include <stdlib.h>
+
+#ifndef GSAN_LANES
+#define GSAN_LANES 1
+#endif
+#if GSAN_LANES > 1
+#include "gsan/fibres.h"
+#endif
 
 #define GSAN_DEVICE inline
 #define GSAN_API extern "C"
@@ -123,6 +131,33 @@ inline void fence_cta() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
 inline void fence_system() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
 inline void fence() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
 
+#if GSAN_LANES > 1
+using host::Meeting;
+inline u32 active_lanes() { return u32(host::meet(Meeting::kActive, 0, 0, 0, 1)); }
+inline u32 lane() { return host::FibreWarp::instance().lane(); }
+inline u32 exchange(u32 lanes, u32 value, u32 distance) {
+  return u32(host::meet(Meeting::kExchange, lanes, value, distance, value));
+}
+inline u32 share(u32 lanes, u32 value, u32 from) {
+  return u32(host::meet(Meeting::kShare, lanes, value, from, value));
+}
+inline u32 ballot(u32 lanes, bool condition) {
+  return u32(host::meet(Meeting::kBallot, lanes, condition, 0, condition));
+}
+inline u32 alike(u32 lanes, u64 value) {
+  return u32(host::meet(Meeting::kAlike, lanes, value, 0, lanes));
+}
+inline u32 largest(u32 lanes, u32 value) {
+  return u32(host::meet(Meeting::kLargest, lanes, value, 0, value));
+}
+inline u32 sum(u32 lanes, u32 value) {
+  return u32(host::meet(Meeting::kSum, lanes, value, 0, value));
+}
+inline void meet(u32 lanes) { host::meet(Meeting::kBarrier, lanes, 0, 0, 0); }
+inline void pause() {
+  if (host::FibreWarp::instance().runs()) host::FibreWarp::instance().pause();
+}
+#else
 inline u32 active_lanes() { return 1; }
 inline u32 lane() { return 0; }
 inline u32 exchange(u32, u32 value, u32) { return value; }
@@ -133,9 +168,10 @@ inline u32 largest(u32, u32 value) { return value; }
 inline void meet(u32) {}
 inline void pause() {}
 inline u32 sum(u32, u32 value) { return value; }
+#endif
 inline u32 sm() { return host::sm; }
 inline u64 cta_index() { return host::cta_index; }
-inline u32 thread_index() { return host::thread_index; }
+inline u32 thread_index() { return host::thread_index + lane(); }
 inline void barrier(u32, u32) {}
 
 inline void assertion_failed(const char* message, const char* file, u32 line) {

@@ -82,6 +82,70 @@ void tensor() {
   function(globals, args.data(), count, bytes, file, line);
 }
 
+#if GSAN_LANES > 1
+// The next word for each lane of `lanes`.
+std::vector<u64> lane_words(u32 lanes) {
+  std::vector<u64> values(32);
+  for (u32 lane = 0; lane < 32; ++lane) {
+    if (lanes >> lane & 1) values[lane] = word();
+  }
+  return values;
+}
+
+void warp_begin() {
+  auto globals = pointer<gsan_global_state>();
+  u32 bytes = u32(word());
+  bool reads = word() != 0;
+  u32 sem = u32(word());
+  u32 scope = u32(word());
+  u32 lanes = u32(word());
+  std::vector<u64> addresses = lane_words(lanes);
+  u64 first = word();
+  for (u32 lane = 0; lane < 32; ++lane) events[first + lane];
+  // The other lanes call as well, without an access.
+  host::FibreWarp::instance().run(~0u, [&](u32 lane) {
+    __triton_gsan_atomic_begin_scalar(globals, &events[first + lane], lanes >> lane & 1,
+                                      addresses[lane], bytes, reads, sem, scope, "", 0);
+  });
+}
+
+void warp_end() {
+  bool is_rmw = word() != 0;
+  u32 sem = u32(word());
+  u32 scope = u32(word());
+  auto file = pointer<const char>();
+  u32 line = u32(word());
+  u32 lanes = u32(word());
+  u32 wrote = u32(word());
+  u64 first = word();
+  host::FibreWarp::instance().run(~0u, [&](u32 lane) {
+    __triton_gsan_atomic_end_scalar(&events[first + lane], lanes >> lane & 1, wrote >> lane & 1,
+                                    is_rmw, sem, scope, file, line);
+  });
+}
+
+// One element for each lane of `lanes`.
+void warp_tensor() {
+  bool write = word() != 0;
+  auto globals = pointer<gsan_global_state>();
+  auto file = pointer<const char>();
+  u32 line = u32(word());
+  u32 bytes = u32(word());
+  u32 lanes = u32(word());
+  std::vector<u64> addresses = lane_words(~0u);
+  auto function = write ? __triton_gsan_store_tensor : __triton_gsan_load_tensor;
+  host::FibreWarp::instance().run(~0u, [&](u32 lane) {
+    u64 args[2] = {addresses[lane], lanes >> lane & 1};
+    function(globals, args, 1, bytes, file, line);
+  });
+}
+
+void split_warps() {
+  host::FibreWarp::instance().splits = true;
+  host::FibreWarp::instance().random = u32(word());
+}
+#endif
+
 // Adds the completion of a launch to a frontier, as the host does.
 void add_completion() {
   Region region = {pointer<gsan_global_state>()};
@@ -199,6 +263,20 @@ int main() {
       case 16:
         add_row();
         break;
+#if GSAN_LANES > 1
+      case 17:
+        warp_begin();
+        break;
+      case 18:
+        warp_end();
+        break;
+      case 19:
+        warp_tensor();
+        break;
+      case 20:
+        split_warps();
+        break;
+#endif
       default:
         fputs("unknown command\n", stderr);
         return 1;

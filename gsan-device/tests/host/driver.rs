@@ -10,14 +10,23 @@ use gsan_core::address::Records;
 /// Commands for the program, in order; it reads them all, then its answers are taken.
 pub(crate) struct Driver {
     records: Records,
+    lanes: u32,
     commands: Vec<u64>,
 }
 
 impl Driver {
     /// The build whose cells have `records` records.
     pub(crate) fn new(records: Records) -> Driver {
-        let commands = Vec::new();
-        Driver { records, commands }
+        Self::with_lanes(records, 1)
+    }
+
+    /// The build whose warps have `lanes` lanes: 1 or 32.
+    pub(crate) fn with_lanes(records: Records, lanes: u32) -> Driver {
+        Driver {
+            records,
+            lanes,
+            commands: Vec::new(),
+        }
     }
 
     fn push(&mut self, command: u64, arguments: &[u64]) -> &mut Self {
@@ -189,13 +198,74 @@ impl Driver {
         self.push(16, &[target, source, slots.into()])
     }
 
+    /// Every lane of a warp begins an atomic at its address, if it has one. Events are counted from
+    /// `event` on. 32 lanes only, as the next three.
+    pub(crate) fn warp_begin(
+        &mut self,
+        event: u64,
+        globals: u64,
+        bytes: u32,
+        reads: bool,
+        (sem, scope): (u32, u32),
+        addresses: &[Option<u64>; 32],
+    ) -> &mut Self {
+        let mask = lanes(addresses);
+        let order = [sem, scope, mask].map(u64::from);
+        self.push(17, &[globals, bytes.into(), reads.into()]);
+        self.commands.extend(order);
+        self.commands.extend(addresses.iter().flatten());
+        self.commands.push(event);
+        self
+    }
+
+    /// The atomics of the lanes of `mask` end; those of `wrote` wrote.
+    pub(crate) fn warp_end(
+        &mut self,
+        event: u64,
+        (mask, wrote, is_rmw): (u32, u32, bool),
+        (sem, scope): (u32, u32),
+        (file, line): (u64, u32),
+    ) -> &mut Self {
+        self.push(18, &[is_rmw.into(), sem.into(), scope.into(), file]);
+        self.commands.extend([line, mask, wrote].map(u64::from));
+        self.commands.push(event);
+        self
+    }
+
+    /// Every lane of a warp loads or stores one of consecutive elements, if it has an address.
+    pub(crate) fn warp_tensor(
+        &mut self,
+        globals: u64,
+        write: bool,
+        (file, line): (u64, u32),
+        bytes: u32,
+        addresses: &[Option<u64>; 32],
+    ) -> &mut Self {
+        let mask = lanes(addresses);
+        self.push(19, &[write.into(), globals, file]);
+        self.commands.extend([line, bytes, mask].map(u64::from));
+        // Lanes whose element is masked off have an address, too.
+        let first = |(lane, address): (usize, &Option<u64>)| {
+            address.map(|address| address - lane as u64 * u64::from(bytes))
+        };
+        let first = addresses.iter().enumerate().find_map(first).unwrap_or(0);
+        self.commands
+            .extend((0..32).map(|lane| first + lane * u64::from(bytes)));
+        self
+    }
+
+    /// From now on lanes are parted at random.
+    pub(crate) fn split_warps(&mut self, seed: u32) -> &mut Self {
+        self.push(20, &[seed.into()])
+    }
+
     /// Runs the commands.
     pub(crate) fn answers(&self) -> Vec<u64> {
         let mut input = tempfile::tempfile().unwrap();
         let bytes: Vec<u8> = self.commands.iter().flat_map(|w| w.to_le_bytes()).collect();
         input.write_all(&bytes).unwrap();
         std::io::Seek::rewind(&mut input).unwrap();
-        let output = Command::new(program(self.records))
+        let output = Command::new(program(self.records, self.lanes))
             .stdin(Stdio::from(input))
             .output()
             .unwrap();
@@ -206,8 +276,16 @@ impl Driver {
     }
 }
 
+/// The lanes that have an address.
+pub(crate) fn lanes(addresses: &[Option<u64>; 32]) -> u32 {
+    let lanes = addresses.iter().enumerate();
+    lanes.fold(0, |mask, (lane, address)| {
+        mask | u32::from(address.is_some()) << lane
+    })
+}
+
 /// The program, compiled unless a build of the same sources is there.
-fn program(records: Records) -> PathBuf {
+fn program(records: Records, lanes: u32) -> PathBuf {
     let top = Path::new(env!("CARGO_MANIFEST_DIR"));
     let include = [top.join("include"), top.join("../gsan-core/include")];
     let driver = top.join("tests/host/driver.cc");
@@ -216,6 +294,7 @@ fn program(records: Records) -> PathBuf {
     arguments.extend(warnings.map(String::from));
     arguments.push("-DGSAN_HOST".into());
     arguments.push(format!("-DGSAN_RECORDS={}", records.count()));
+    arguments.push(format!("-DGSAN_LANES={lanes}"));
     for path in &include {
         arguments.extend(["-I".into(), path.display().to_string()]);
     }

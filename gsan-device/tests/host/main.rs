@@ -7,3 +7,4 @@ mod cells;
 mod driver;
 mod launches;
 mod synchronisation;
+mod warps;

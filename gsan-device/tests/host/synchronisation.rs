@@ -24,7 +24,7 @@ use gsan_core::layout::{
     RaceSide, Shape, Site, entry, launch_flags, limits,
 };
 use gsan_core::loss::Loss;
-use gsan_core::race::{Race, RaceKind};
+use gsan_core::race::{Race, RaceKind, Who};
 use gsan_core::record::{Token, bits};
 use gsan_core::scope::{Order, Scope};
 use gsan_core::testing::execution::{Grain, execute};
@@ -35,25 +35,25 @@ use crate::driver::Driver;
 
 const RESERVE: u64 = 1 << 20;
 const SPACE_BASE: u64 = 1 << 36;
-const REAL: u64 = SPACE_BASE + RESERVE / 2;
+pub(crate) const REAL: u64 = SPACE_BASE + RESERVE / 2;
 const STATE: u64 = 1 << 38;
 const RING: u64 = 1 << 40;
 const RING_ENTRIES: u64 = 2048;
 const TABLE: u64 = RING + (1 << 18);
-const FILE: u64 = TABLE + (1 << 16);
+pub(crate) const FILE: u64 = TABLE + (1 << 16);
 const HOST_BYTES: u64 = 1 << 20;
 const SEED: u32 = 7;
 const SMS: u32 = 20;
 
 /// What the two detectors have to do with.
 #[derive(Clone, Copy, Debug)]
-struct Room {
+pub(crate) struct Room {
     publications: u32,
     snapshots: u32,
     private_clocks: u32,
 }
 
-const ROOMY: Room = Room {
+pub(crate) const ROOMY: Room = Room {
     publications: 256,
     snapshots: 256,
     private_clocks: 32,
@@ -66,11 +66,11 @@ fn words<T: bytemuck::Pod>(value: &T) -> Vec<u64> {
         .collect()
 }
 
-fn value<T: bytemuck::Pod>(words: &[u64]) -> T {
+pub(crate) fn value<T: bytemuck::Pod>(words: &[u64]) -> T {
     bytemuck::pod_read_unaligned(bytemuck::cast_slice(words))
 }
 
-fn topology(devices: u32, banks: u32) -> Topology {
+pub(crate) fn topology(devices: u32, banks: u32) -> Topology {
     Topology::new(devices, SMS, 1, banks).unwrap()
 }
 
@@ -90,11 +90,11 @@ struct TwinLaunch {
 }
 
 /// Devices with one SM for each resident CTA, and the core's detector beside them.
-struct Twin<const S: usize> {
-    driver: Driver,
+pub(crate) struct Twin<const S: usize> {
+    pub(crate) driver: Driver,
     /// Of rank 0; that of the others differs in the rank only.
     global: GlobalState,
-    core: CompressedDetector<S>,
+    pub(crate) core: CompressedDetector<S>,
     topology: Topology,
     host: HostOrder,
     banks: BTreeMap<StreamId, u32>,
@@ -110,6 +110,11 @@ struct Twin<const S: usize> {
 
 impl<const S: usize> Twin<S> {
     fn new(records: Records, topology: Topology, room: Room) -> Self {
+        Self::with_lanes(records, topology, room, 1)
+    }
+
+    /// The same, with warps of `lanes` lanes.
+    pub(crate) fn with_lanes(records: Records, topology: Topology, room: Room, lanes: u32) -> Self {
         let state = |rank| {
             let mut global = GlobalState::new(&Shape {
                 topology,
@@ -138,7 +143,7 @@ impl<const S: usize> Twin<S> {
             segments: global.segments,
             ..Sizes::DEFAULT
         };
-        let mut driver = Driver::new(records);
+        let mut driver = Driver::with_lanes(records, lanes);
         driver
             .map(SPACE_BASE, RESERVE)
             .map(STATE, u64::from(topology.devices()) << 30)
@@ -311,13 +316,13 @@ impl<const S: usize> Twin<S> {
     }
 
     /// What follows is done by `thread`. Returns the state region of its device.
-    fn at(&mut self, thread: Thread) -> u64 {
+    pub(crate) fn at(&mut self, thread: Thread) -> u64 {
         let sm = self.resident[&thread.cta];
         self.driver.place(sm, 0).thread(thread.index);
         self.region_of(thread.cta.launch)
     }
 
-    fn tell(&mut self, event: &Event) {
+    pub(crate) fn tell(&mut self, event: &Event) {
         self.core.on(event).unwrap();
         match event {
             Event::Host(event) => self.host.host(*event),
@@ -395,15 +400,6 @@ impl<const S: usize> Twin<S> {
         let answers = self.driver.answers();
         let taken = |range: &Span| answers[range.clone()].to_vec();
 
-        // Sites are numbered otherwise: their bits are left out.
-        let site_bits = u64::from((1u32 << bits::SITE_BITS) - 1) << bits::SITE_SHIFT;
-        let without_site = |word: u64| {
-            if word >> bits::SYNC_SHIFT & 1 == 1 {
-                word
-            } else {
-                word & !site_bits
-            }
-        };
         for (granule, cell) in granules.iter().zip(&cells) {
             let expected = self.core.cell_words(*granule).unwrap();
             let expected: Vec<u64> = expected.into_iter().map(without_site).collect();
@@ -435,21 +431,66 @@ impl<const S: usize> Twin<S> {
             })
             .collect();
         self.found.extend(self.core.take_races());
-        let expected: BTreeSet<_> = self
-            .found
-            .iter()
-            .map(|race| {
-                let kind = match race.kind {
-                    RaceKind::ReadAfterWrite => READ_AFTER_WRITE,
-                    RaceKind::WriteAfterRead => WRITE_AFTER_READ,
-                    RaceKind::WriteAfterWrite => WRITE_AFTER_WRITE,
-                };
-                let launch = race.later.who.launch().unwrap();
-                (launch.0, kind, race.earlier.site.0, race.later.site.0)
-            })
-            .collect();
+        let expected: BTreeSet<Told> = self.found.iter().map(as_both_tell).collect();
         prop_assert_eq!(found, expected);
         Ok(())
+    }
+
+    /// The words of every cell, without sites and tokens, and the races: as the device has them, and as
+    /// the core has. The device's are with the granule and the later CTA.
+    pub(crate) fn cells_and_races(mut self) -> [CellsAndRaces; 2] {
+        let o = self.global.offsets;
+        let sites = self.read(STATE + u64::from(o.sites), 4 * u64::from(limits::SITES));
+        let count = self.read(RING, 1);
+        let told = self.read(RING + size_of::<RaceRing>() as u64, 8 * RING_ENTRIES);
+        let granules: Vec<u64> = self.granules.iter().copied().collect();
+        let cells: Vec<_> = granules
+            .iter()
+            .map(|granule| self.read(SPACE_BASE + (granule - REAL) * S as u64, S as u64))
+            .collect();
+        let answers = self.driver.answers();
+        let plain = |word: u64| {
+            let token = u64::MAX << bits::TOKEN_SHIFT;
+            if word >> bits::SYNC_SHIFT & 1 == 1 {
+                word & !token
+            } else {
+                without_site(word)
+            }
+        };
+        let line = |side: &RaceSide| {
+            value::<Site>(&answers[sites.clone()][4 * usize::from(side.site)..][..4]).line
+        };
+        let races = answers[told]
+            .chunks_exact(8)
+            .take(answers[count][0] as usize)
+            .map(value::<RaceEntry>)
+            .map(|race| {
+                let (earlier, later) = (line(&race.earlier), line(&race.later));
+                let told = (race.later.launch, u32::from(race.kind), earlier, later);
+                let cta = Thread::new(LaunchId(race.later.launch), race.later.cta, 0).cta;
+                (told, race.address / 8 * 8, cta)
+            });
+        let device = cells
+            .iter()
+            .flat_map(|cell| &answers[cell.clone()])
+            .map(|&word| plain(word));
+        let device = (device.collect(), races.collect());
+        let core: Vec<u64> = granules
+            .iter()
+            .flat_map(|&granule| self.core.cell_words(granule).unwrap())
+            .map(plain)
+            .collect();
+        let races = self.core.take_races();
+        let races = races.iter().filter_map(|race| match race.later.who {
+            Who::Cta(cta) => Some((as_both_tell(race), race.address / 8 * 8, cta)),
+            _ => None,
+        });
+        [device, (core, races.collect())]
+    }
+
+    /// What a warp accesses belongs to what is compared.
+    pub(crate) fn touches(&mut self, address: u64) {
+        self.granules.insert(address / 8 * 8);
     }
 
     /// Asks for memory; the answers will lie where it says.
@@ -554,6 +595,32 @@ impl<const S: usize> Twin<S> {
     }
 }
 
+/// A word of a cell without what the two number otherwise: sites.
+fn without_site(word: u64) -> u64 {
+    let site = u64::from((1u32 << bits::SITE_BITS) - 1) << bits::SITE_SHIFT;
+    if word >> bits::SYNC_SHIFT & 1 == 1 {
+        word
+    } else {
+        word & !site
+    }
+}
+
+/// A race as both tell it: the later side's launch, the kind, the lines.
+pub(crate) type Told = (u32, u32, u32, u32);
+
+fn as_both_tell(race: &Race) -> Told {
+    let kind = match race.kind {
+        RaceKind::ReadAfterWrite => READ_AFTER_WRITE,
+        RaceKind::WriteAfterRead => WRITE_AFTER_READ,
+        RaceKind::WriteAfterWrite => WRITE_AFTER_WRITE,
+    };
+    let launch = race.later.who.launch().unwrap();
+    (launch.0, kind, race.earlier.site.0, race.later.site.0)
+}
+
+/// The words of all cells; races, with the granule and the later CTA.
+pub(crate) type CellsAndRaces = (Vec<u64>, Vec<(Told, u64, Cta)>);
+
 /// Where answers lie.
 type Span = core::ops::Range<usize>;
 
@@ -587,7 +654,7 @@ struct Script {
     line: u32,
 }
 
-fn cta(launch: u32, index: u32) -> Cta {
+pub(crate) fn cta(launch: u32, index: u32) -> Cta {
     Thread::new(LaunchId(launch), index, 0).cta
 }
 
@@ -862,13 +929,13 @@ const COMPARED: [Loss; 9] = [
     Loss::FailedRelease,
 ];
 
-fn event_of(thread: Thread) -> u64 {
+pub(crate) fn event_of(thread: Thread) -> u64 {
     let cta = u64::from(thread.cta.launch.0) << 32 | u64::from(thread.cta.index.0);
     cta << 8 | u64::from(thread.index)
 }
 
 /// Triton's numbers of an access's memory order and scope.
-fn order(access: &Access) -> (u32, u32) {
+pub(crate) fn order(access: &Access) -> (u32, u32) {
     let sem = match access.order {
         Order::Acquire => 2,
         Order::Release => 3,
@@ -969,7 +1036,7 @@ fn agree<const S: usize>(
     twin.compare()
 }
 
-fn cases_or(short: u32) -> ProptestConfig {
+pub(crate) fn cases_or(short: u32) -> ProptestConfig {
     let factor = if std::env::var_os("GSAN_LONG").is_some() {
         50
     } else {
