@@ -27,8 +27,10 @@ pub(crate) fn bytes(bytes: &[u8]) -> Result<(), Failure> {
 
 /// Writes a result to a file.
 pub(crate) fn to_file(file: &Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(file, text)
-        .map_err(|error| Failure::unwritable(&file.display().to_string(), &error))
+    let name = file.display().to_string();
+    std::fs::write(file, text).map_err(|error| Failure::unwritable(&name, &error))?;
+    tracing::info!("wrote {name}");
+    Ok(())
 }
 
 /// Refuses a file that cannot be written, or is one of the inputs: before hours of work, not after.

@@ -359,6 +359,32 @@ fn suppressed_races_do_not_count() {
     assert!(run.stdout.contains("only a statistic"), "{}", run.stdout);
 }
 
+/// A benign race must not hide that others come later.
+#[test]
+fn a_suppressed_race_does_not_end_the_search() {
+    let gsan = Gsan::new()
+        .file("racy.ptx", &counter(false))
+        .file("racy.toml", LAUNCH);
+    let hidden = "report.suppress=[{kernel = 'counter', reason = 'a statistic'}]";
+    let run = gsan.run(&["check", "racy.ptx", "-c", hidden]);
+    assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+    assert!(run.stdout.contains("of 20 schedules"), "{}", run.stdout);
+    let half = "report.suppress=[{kind = 'read-*'}, {kind = 'write-after-read'}]";
+    let run = gsan.run(&["check", "racy.ptx", "-c", half]);
+    assert_eq!(run.code, 66, "{}{}", run.stdout, run.stderr);
+}
+
+#[test]
+fn options_that_replace_a_file_of_launches_are_said_to() {
+    let gsan = Gsan::new()
+        .file("racy.ptx", &counter(false).replace(".ptr .global", ""))
+        .file("racy.toml", LAUNCH);
+    let run = gsan.run(&["check", "racy.ptx", "--grid", "2"]);
+    assert_eq!(run.code, 2, "{}", run.stdout);
+    let note = "= note: options replace all of `racy.toml`";
+    assert!(run.stderr.contains(note), "{}", run.stderr);
+}
+
 #[test]
 fn what_is_wrong_is_said_with_the_right_exit_code() {
     let gsan = Gsan::new()

@@ -185,8 +185,8 @@ impl Builder {
         }
     }
 
-    /// Counts a finding under the first suppression that matches it, if one does.
-    fn is_suppressed(&mut self, kind: &str, times: u64, spots: &[&Spot]) -> bool {
+    /// The place of the first suppression that matches a finding, if one does.
+    fn suppressed_by(&self, kind: &str, spots: &[&Spot]) -> Option<usize> {
         let matches = |rule: &Rule| {
             let of_kind = rule.kind.as_ref().is_none_or(|kinds| kinds.matches(kind));
             let of_file = rule.file.as_ref().is_none_or(|files| {
@@ -199,12 +199,31 @@ impl Builder {
             });
             of_kind && of_file && of_kernel
         };
-        let Some((_, place)) = self.rules.iter().find(|(rule, _)| matches(rule)) else {
+        let (_, place) = self.rules.iter().find(|(rule, _)| matches(rule))?;
+        Some(*place)
+    }
+
+    /// Counts a finding under the first suppression that matches it, if one does.
+    fn is_suppressed(&mut self, kind: &str, times: u64, spots: &[&Spot]) -> bool {
+        let Some(place) = self.suppressed_by(kind, spots) else {
             return false;
         };
-        let entry = &mut self.report.suppressions[*place];
+        let entry = &mut self.report.suppressions[place];
         entry.times = entry.times.saturating_add(times);
         true
+    }
+
+    /// Whether a suppression would hide a race.
+    pub fn hides_race(&self, race: &Race) -> bool {
+        let [one, other] = RaceKey::of(race).sides;
+        self.suppressed_by(race.kind.name(), &[&one, &other])
+            .is_some()
+    }
+
+    /// Whether a suppression would hide a fault.
+    pub fn hides_fault(&self, fault: &Fault) -> bool {
+        let spot = FaultKey::of(fault).spot;
+        self.suppressed_by(fault.kind.name(), &[&spot]).is_some()
     }
 
     /// Adds a race of the detector.

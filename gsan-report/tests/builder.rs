@@ -195,6 +195,25 @@ fn what_a_suppression_hides_is_counted_and_over_no_limit() {
 }
 
 #[test]
+fn what_would_be_hidden_is_what_is_suppressed() {
+    let names = names();
+    for rules in [vec![], vec![rule(Some("write-*"), None, Some("one"))]] {
+        let mut builder = Builder::new(100, &rules);
+        for (earlier, later) in [(0, 0), (0, 1), (1, 1), (3, 3)] {
+            let (race, reason) = names.race(&writes((earlier, 1), (later, 2)));
+            let hidden = builder.hides_race(&race);
+            let added = builder.named_race(race, reason);
+            assert_eq!(hidden, added == Added::Suppressed);
+        }
+        let trap = model::Fault::new(FaultKind::Trap, "trap");
+        assert!(!builder.hides_fault(&trap));
+    }
+    let builder = Builder::new(100, &[rule(Some("trap"), None, None)]);
+    assert!(builder.hides_fault(&model::Fault::new(FaultKind::Trap, "trap")));
+    assert!(!builder.hides_fault(&model::Fault::new(FaultKind::Deadlock, "deadlock")));
+}
+
+#[test]
 fn a_fault_is_one_by_its_kind_line_and_kernel() {
     let names = names();
     let fault = |kind, line| Fault {

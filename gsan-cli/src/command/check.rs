@@ -279,7 +279,18 @@ impl Arguments {
             file: &name,
             text: &text,
         };
-        let prepared = prepare(source, &spec, &base).map_err(failure)?;
+        let prepared = prepare(source, &spec, &base).map_err(|error| {
+            let failure = failure(error);
+            let beside = file.with_extension("toml");
+            if failure.is_usage() && self.launches(file).is_none() && beside.is_file() {
+                failure.note(
+                    "note",
+                    format!("options replace all of `{}`", beside.display()),
+                )
+            } else {
+                failure
+            }
+        })?;
         for note in &prepared.notes {
             match several {
                 true => output::note(shared, &format!("{name}: {note}")),

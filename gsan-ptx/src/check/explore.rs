@@ -13,9 +13,9 @@ use gsan_report::model::{Replay, Report};
 use super::Error;
 use super::findings;
 use super::prepare::Prepared;
-use crate::exec::Limits;
 use crate::exec::fault::Finding;
 use crate::exec::schedule::{Schedule, Strategy};
+use crate::exec::{Limits, Outcome};
 
 /// Which schedules are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,17 +46,13 @@ pub struct Explored {
 
 /// What one schedule showed.
 struct Run {
+    /// Something that no suppression hides.
+    shows_something: bool,
     races: Vec<(Race, u64)>,
     finding: Option<Finding>,
     accesses: u64,
     losses: Losses,
     printed: String,
-}
-
-impl Run {
-    fn shows_something(&self) -> bool {
-        !self.races.is_empty() || self.finding.is_some()
-    }
 }
 
 /// Runs the schedules of `plan`; their findings go into `builder`. `replay` gives the command that runs the schedule of one seed;
@@ -89,13 +85,14 @@ pub fn explore(
             };
             let outcome = setup.run(schedule, &mut detector);
             let run = Run {
+                shows_something: shows_something(&outcome, prepared, &builder),
                 races: outcome.races,
                 finding: outcome.finding,
                 accesses: outcome.accesses,
                 losses: detector.losses(),
                 printed: outcome.printed,
             };
-            if run.shows_something() && !plan.all {
+            if run.shows_something && !plan.all {
                 // Earlier ones still run: which one is reported does not depend on who is faster.
                 end.fetch_min(index + 1, Ordering::Relaxed);
             }
@@ -119,6 +116,23 @@ pub fn explore(
     report(prepared, plan, builder, replay, runs)
 }
 
+/// Whether a run found something that no suppression hides: a benign race does not end the search
+/// for others.
+fn shows_something(outcome: &Outcome<'_>, prepared: &Prepared, builder: &Builder) -> bool {
+    let counts = |race| !builder.hides_race(&prepared.names.race(race).0);
+    let fault = |finding: &Finding| {
+        // What cannot be told is a defect, which ends the search.
+        let replay = Replay {
+            seed: 0,
+            command: String::new(),
+        };
+        findings::fault(finding.clone(), prepared, &replay)
+            .map_or(true, |fault| !builder.hides_fault(&fault))
+    };
+    outcome.races.iter().any(|(race, _)| counts(race))
+        || outcome.finding.as_ref().is_some_and(fault)
+}
+
 fn report(
     prepared: &Prepared,
     plan: &Plan,
@@ -137,7 +151,7 @@ fn report(
         };
         accesses = accesses.saturating_add(run.accesses);
         builder.losses(&run.losses);
-        let shows_something = run.shows_something();
+        let shows_something = run.shows_something;
         for (race, times) in &run.races {
             let (mut race, reason) = prepared.names.race(race);
             race.times = *times;
