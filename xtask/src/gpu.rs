@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
+use gsan_device::{StateMemory, Variant};
 use serde::Deserialize;
 
 use crate::cargo::{cargo_output, root};
@@ -15,7 +16,8 @@ const MOST_BYTES: u64 = 16 << 20;
 
 /// Run the tests that need a GPU; without a driver each says so and passes
 ///
-/// They are the test targets named `gpu` of all packages.
+/// They are the test targets named `gpu` of all packages, and the kernels that those of gsan-device
+/// run, which clang 19 compiles.
 #[derive(clap::Args)]
 pub(crate) struct TestGpu {
     /// Make a folder of stripped binaries (the tests, and `gsan` for its doctor) and a run.sh that
@@ -94,6 +96,7 @@ fn bundle(folder: &Path) -> Result<()> {
         let binary = build(&package.name, &test, "gpu")?;
         bytes += strip(&binary, &folder.join(format!("{}.test", package.name)))?;
     }
+    bytes += compile_kernels(&folder.join("kernels"))?;
     let gsan = build("gsan-cli", &["build", "--bin"], "gsan")?;
     bytes += strip(&gsan, &folder.join("gsan"))?;
     let script = folder.join("run.sh");
@@ -102,10 +105,50 @@ fn bundle(folder: &Path) -> Result<()> {
     let mebibytes = bytes.div_ceil(1 << 20);
     ensure!(
         bytes <= MOST_BYTES,
-        "the binaries have {mebibytes} MiB, more than 16"
+        "the binaries and kernels have {mebibytes} MiB, more than 16"
     );
-    println!("{} has {mebibytes} MiB of binaries", folder.display());
+    println!(
+        "{} has {mebibytes} MiB of binaries and kernels",
+        folder.display()
+    );
     Ok(())
+}
+
+/// Compiles the kernels of gsan-device's tests to PTX, with each variant of the library, and returns
+/// the size of all.
+fn compile_kernels(folder: &Path) -> Result<u64> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let folder = fs::canonicalize(folder)?;
+    let sources = Path::new("gsan-device/tests/gpu/kernels");
+    let mut bytes = 0;
+    for entry in fs::read_dir(root().join(sources))? {
+        let source = sources.join(entry?.file_name());
+        if source.extension().is_none_or(|extension| extension != "cu") {
+            continue;
+        }
+        let name = source.file_stem().unwrap_or_default().display();
+        for variant in Variant::ALL {
+            let library = Path::new(variant.file_name()).with_extension("ptx");
+            let target = folder.join(format!("{name}-{}", library.display()));
+            let mut compiler = Command::new("clang-19");
+            compiler
+                .arg(format!("@{}", sources.join("flags").display()))
+                .arg(format!("-DGSAN_RECORDS={}", variant.records.count()))
+                .arg(&source)
+                .arg("-o")
+                .arg(&target)
+                .current_dir(root());
+            if variant.state == StateMemory::BySm {
+                compiler.arg("-DGSAN_STATE_BY_SM");
+            }
+            let status = compiler
+                .status()
+                .context("cannot start clang-19; on Debian: apt-get install clang-19 llvm-19")?;
+            ensure!(status.success(), "clang-19 failed on {}", source.display());
+            bytes += fs::metadata(target)?.len();
+        }
+    }
+    Ok(bytes)
 }
 
 /// Builds a program of a package with a cargo command that ends with its name, and returns where

@@ -15,6 +15,12 @@ using u16 = uint16_t;
 using u32 = uint32_t;
 using u64 = uint64_t;
 
+// The order of a strong access. A load has no release, a store no acquire.
+enum class Order : u32 { kRelaxed, kAcquire, kRelease, kAcquireRelease };
+
+// Between which threads a strong access is one: those of its CTA, of its device, or all.
+enum class Scope : u32 { kCta, kGpu, kSystem };
+
 }  // namespace gsan
 
 #ifdef GSAN_HOST
@@ -357,17 +363,238 @@ GSAN_DEVICE u32 thread_index() {
   return x + (y + z * height) * width;
 }
 
+// How many threads the CTA has.
+GSAN_DEVICE u32 cta_threads() {
+  u32 width, height, depth;
+  asm("mov.u32 %0, %%ntid.x;" : "=r"(width));
+  asm("mov.u32 %0, %%ntid.y;" : "=r"(height));
+  asm("mov.u32 %0, %%ntid.z;" : "=r"(depth));
+  return width * height * depth;
+}
+
+// How many CTAs the grid has.
+GSAN_DEVICE u64 grid_ctas() {
+  u32 width, height, depth;
+  asm("mov.u32 %0, %%nctaid.x;" : "=r"(width));
+  asm("mov.u32 %0, %%nctaid.y;" : "=r"(height));
+  asm("mov.u32 %0, %%nctaid.z;" : "=r"(depth));
+  return u64(width) * height * depth;
+}
+
 GSAN_DEVICE void barrier(u32 id, u32 threads) {
   asm volatile("bar.sync %0, %1;" : : "r"(id), "r"(threads) : "memory");
 }
 
+#ifndef __CUDACC__
 GSAN_DEVICE void local_max(u32* word, u32 value) {
   __atomic_fetch_max(word, value, __ATOMIC_RELAXED);
 }
+#endif
 
 GSAN_DEVICE void assertion_failed(const char* message, const char* file, u32 line) {
   __assertfail(message, file, line, "", 1);
 }
+
+// The program's own accesses.
+
+// The bits of a value of so many bytes, and the ordinary instructions that move them.
+template <unsigned Bytes>
+struct Bits;
+
+template <>
+struct Bits<1> {
+  u8 word;
+
+  GSAN_DEVICE static Bits load(const void* from) {
+    u16 wide;
+    asm volatile("ld.global.u8 %0, [%1];" : "=h"(wide) : "l"(from) : "memory");
+    return {u8(wide)};
+  }
+  GSAN_DEVICE void store(void* to) const {
+    asm volatile("st.global.u8 [%0], %1;" : : "l"(to), "h"(u16(word)) : "memory");
+  }
+};
+
+template <>
+struct Bits<2> {
+  u16 word;
+
+  GSAN_DEVICE static Bits load(const void* from) {
+    u16 word;
+    asm volatile("ld.global.b16 %0, [%1];" : "=h"(word) : "l"(from) : "memory");
+    return {word};
+  }
+  GSAN_DEVICE void store(void* to) const {
+    asm volatile("st.global.b16 [%0], %1;" : : "l"(to), "h"(word) : "memory");
+  }
+};
+
+template <>
+struct Bits<4> {
+  u32 word;
+
+  GSAN_DEVICE static Bits load(const void* from) {
+    u32 word;
+    asm volatile("ld.global.b32 %0, [%1];" : "=r"(word) : "l"(from) : "memory");
+    return {word};
+  }
+  GSAN_DEVICE void store(void* to) const {
+    asm volatile("st.global.b32 [%0], %1;" : : "l"(to), "r"(word) : "memory");
+  }
+};
+
+template <>
+struct Bits<8> {
+  u64 word;
+
+  GSAN_DEVICE static Bits load(const void* from) {
+    u64 word;
+    asm volatile("ld.global.b64 %0, [%1];" : "=l"(word) : "l"(from) : "memory");
+    return {word};
+  }
+  GSAN_DEVICE void store(void* to) const {
+    asm volatile("st.global.b64 [%0], %1;" : : "l"(to), "l"(word) : "memory");
+  }
+};
+
+template <>
+struct Bits<16> {
+  u64 low, high;
+
+  GSAN_DEVICE static Bits load(const void* from) {
+    u64 low, high;
+    asm volatile("ld.global.v2.b64 {%0, %1}, [%2];"
+                 : "=l"(low), "=l"(high)
+                 : "l"(from)
+                 : "memory");
+    return {low, high};
+  }
+  GSAN_DEVICE void store(void* to) const {
+    asm volatile("st.global.v2.b64 [%0], {%1, %2};" : : "l"(to), "l"(low), "l"(high) : "memory");
+  }
+};
+
+// A strong instruction at `order` and `scope`, which are constants where the program calls, so that
+// one instruction is left there. Operands follow as in an asm statement.
+#define GSAN_AT(before, order_name, scope_name, after, ...) \
+  asm volatile(before "." order_name "." scope_name after : __VA_ARGS__ : "memory")
+#define GSAN_AT_SCOPE(before, order_name, after, ...)           \
+  do {                                                          \
+    if (scope == Scope::kCta) {                                 \
+      GSAN_AT(before, order_name, "cta", after, __VA_ARGS__);   \
+    } else if (scope == Scope::kGpu) {                          \
+      GSAN_AT(before, order_name, "gpu", after, __VA_ARGS__);   \
+    } else {                                                    \
+      GSAN_AT(before, order_name, "sys", after, __VA_ARGS__);   \
+    }                                                           \
+  } while (false)
+#define GSAN_LOAD(after, ...)                                \
+  do {                                                       \
+    if (order == Order::kRelaxed) {                          \
+      GSAN_AT_SCOPE("ld", "relaxed", after, __VA_ARGS__);    \
+    } else {                                                 \
+      GSAN_AT_SCOPE("ld", "acquire", after, __VA_ARGS__);    \
+    }                                                        \
+  } while (false)
+#define GSAN_STORE(after, ...)                               \
+  do {                                                       \
+    if (order == Order::kRelaxed) {                          \
+      GSAN_AT_SCOPE("st", "relaxed", after, __VA_ARGS__);    \
+    } else {                                                 \
+      GSAN_AT_SCOPE("st", "release", after, __VA_ARGS__);    \
+    }                                                        \
+  } while (false)
+#define GSAN_ATOM(after, ...)                                \
+  do {                                                       \
+    if (order == Order::kRelaxed) {                          \
+      GSAN_AT_SCOPE("atom", "relaxed", after, __VA_ARGS__);  \
+    } else if (order == Order::kAcquire) {                   \
+      GSAN_AT_SCOPE("atom", "acquire", after, __VA_ARGS__);  \
+    } else if (order == Order::kRelease) {                   \
+      GSAN_AT_SCOPE("atom", "release", after, __VA_ARGS__);  \
+    } else {                                                 \
+      GSAN_AT_SCOPE("atom", "acq_rel", after, __VA_ARGS__);  \
+    }                                                        \
+  } while (false)
+
+GSAN_DEVICE Bits<4> strong_load(const Bits<4>* from, Order order, Scope scope) {
+  u32 word;
+  GSAN_LOAD(".global.b32 %0, [%1];", "=r"(word) : "l"(from));
+  return {word};
+}
+
+GSAN_DEVICE Bits<8> strong_load(const Bits<8>* from, Order order, Scope scope) {
+  u64 word;
+  GSAN_LOAD(".global.b64 %0, [%1];", "=l"(word) : "l"(from));
+  return {word};
+}
+
+GSAN_DEVICE void strong_store(Bits<4>* to, Bits<4> value, Order order, Scope scope) {
+  GSAN_STORE(".global.b32 [%0], %1;", : "l"(to), "r"(value.word));
+}
+
+GSAN_DEVICE void strong_store(Bits<8>* to, Bits<8> value, Order order, Scope scope) {
+  GSAN_STORE(".global.b64 [%0], %1;", : "l"(to), "l"(value.word));
+}
+
+// These return what was found.
+GSAN_DEVICE Bits<4> strong_exchange(Bits<4>* at, Bits<4> value, Order order, Scope scope) {
+  u32 found;
+  GSAN_ATOM(".global.exch.b32 %0, [%1], %2;", "=r"(found) : "l"(at), "r"(value.word));
+  return {found};
+}
+
+GSAN_DEVICE Bits<8> strong_exchange(Bits<8>* at, Bits<8> value, Order order, Scope scope) {
+  u64 found;
+  GSAN_ATOM(".global.exch.b64 %0, [%1], %2;", "=l"(found) : "l"(at), "l"(value.word));
+  return {found};
+}
+
+GSAN_DEVICE Bits<4> strong_compare_exchange(Bits<4>* at, Bits<4> expected, Bits<4> desired,
+                                            Order order, Scope scope) {
+  u32 found;
+  GSAN_ATOM(".global.cas.b32 %0, [%1], %2, %3;", "=r"(found)
+            : "l"(at), "r"(expected.word), "r"(desired.word));
+  return {found};
+}
+
+GSAN_DEVICE Bits<8> strong_compare_exchange(Bits<8>* at, Bits<8> expected, Bits<8> desired,
+                                            Order order, Scope scope) {
+  u64 found;
+  GSAN_ATOM(".global.cas.b64 %0, [%1], %2, %3;", "=l"(found)
+            : "l"(at), "l"(expected.word), "l"(desired.word));
+  return {found};
+}
+
+GSAN_DEVICE u32 strong_add(u32* at, u32 value, Order order, Scope scope) {
+  u32 found;
+  GSAN_ATOM(".global.add.u32 %0, [%1], %2;", "=r"(found) : "l"(at), "r"(value));
+  return found;
+}
+
+GSAN_DEVICE u64 strong_add(u64* at, u64 value, Order order, Scope scope) {
+  u64 found;
+  GSAN_ATOM(".global.add.u64 %0, [%1], %2;", "=l"(found) : "l"(at), "l"(value));
+  return found;
+}
+
+GSAN_DEVICE float strong_add(float* at, float value, Order order, Scope scope) {
+  float found;
+  GSAN_ATOM(".global.add.f32 %0, [%1], %2;", "=f"(found) : "l"(at), "f"(value));
+  return found;
+}
+
+GSAN_DEVICE double strong_add(double* at, double value, Order order, Scope scope) {
+  double found;
+  GSAN_ATOM(".global.add.f64 %0, [%1], %2;", "=d"(found) : "l"(at), "d"(value));
+  return found;
+}
+
+#undef GSAN_ATOM
+#undef GSAN_STORE
+#undef GSAN_LOAD
+#undef GSAN_AT_SCOPE
+#undef GSAN_AT
 
 }  // namespace gsan::ptx
 
@@ -375,6 +602,34 @@ GSAN_DEVICE void assertion_failed(const char* message, const char* file, u32 lin
 
 namespace gsan::ptx {
 
+#ifdef __CUDACC__
+// nvcc has the builtins of GCC since 12.8 only.
+template <class T>
+GSAN_DEVICE T local_load(const T* word) {
+  return *const_cast<const volatile T*>(word);
+}
+
+template <class T>
+GSAN_DEVICE void local_store(T* word, T value) {
+  *const_cast<volatile T*>(word) = value;
+}
+
+GSAN_DEVICE u32 local_add(u32* word, u32 value) { return atomicAdd(word, value); }
+
+GSAN_DEVICE u32 local_or(u32* word, u32 value) { return atomicOr(word, value); }
+
+GSAN_DEVICE u32 local_and(u32* word, u32 value) { return atomicAnd(word, value); }
+
+GSAN_DEVICE void local_max(u32* word, u32 value) { atomicMax(word, value); }
+
+GSAN_DEVICE bool local_claim(u32* word, u32 expected, u32 desired) {
+  return atomicCAS(word, expected, desired) == expected;
+}
+
+GSAN_DEVICE u32 lowest(u32 bits) { return __ffs(bits) - 1; }
+
+GSAN_DEVICE u32 count_bits(u32 bits) { return __popc(bits); }
+#else
 template <class T>
 GSAN_DEVICE T local_load(const T* word) {
   return __atomic_load_n(word, __ATOMIC_RELAXED);
@@ -408,5 +663,6 @@ GSAN_DEVICE u32 lowest(u32 bits) { return __builtin_ctz(bits); }
 
 // How many bits are set.
 GSAN_DEVICE u32 count_bits(u32 bits) { return __builtin_popcount(bits); }
+#endif
 
 }  // namespace gsan::ptx

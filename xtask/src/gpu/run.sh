@@ -7,6 +7,9 @@ cd "$(dirname "$0")" || exit 1
 log=$(mktemp) && failures=$(mktemp) || exit 1
 trap 'rm -f "$log" "$failures"' EXIT
 
+# What the driver made of the kernels once, it need not make again.
+export CUDA_CACHE_PATH="${CUDA_CACHE_PATH:-$PWD/cache}"
+
 timeout 60 ./gsan doctor
 printf '\n%-8s %4s  %s\n' RESULT SEC TEST
 for binary in ./*.test; do
