@@ -375,6 +375,28 @@ fn a_suppressed_race_does_not_end_the_search() {
 }
 
 #[test]
+fn the_file_of_launches_that_the_help_shows_is_right() {
+    let help = Gsan::new().run(&["check", "--help"]).succeeds().stdout;
+    let start = help.find("  [[buffer]]").unwrap();
+    let end = start + help[start..].find("\n\n").unwrap();
+    let kernel = "\
+.version 8.7
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 x, .param .u64 y, .param .u32 n) { ret; }
+";
+    let gsan = Gsan::new()
+        .file("k.ptx", kernel)
+        .file("k.toml", &help[start..end]);
+    let run = gsan.run(&["check", "k.ptx"]).succeeds();
+    assert!(
+        run.stdout.contains("= memory: 4 KiB covered"),
+        "{}",
+        run.stdout
+    );
+}
+
+#[test]
 fn options_that_replace_a_file_of_launches_are_said_to() {
     let gsan = Gsan::new()
         .file("racy.ptx", &counter(false).replace(".ptr .global", ""))
