@@ -7,7 +7,9 @@ use gsan_ptx::alu::{Rmw, Unary};
 use gsan_ptx::diagnostic::Source;
 use gsan_ptx::lower::{entries, lower};
 use gsan_ptx::program::Program;
-use gsan_ptx::program::ir::{Callee, MemoryAccess, MemorySpace, Op, Storage};
+use gsan_ptx::program::ir::{
+    Arrival, Callee, MbarrierAction, MemoryAccess, MemorySpace, Op, Storage,
+};
 use gsan_ptx::program::operand::{Operand, SymbolSpace};
 use gsan_ptx::program::symbols::{FunctionId, Place, RelocationTarget};
 use gsan_ptx::syntax::parse;
@@ -481,4 +483,88 @@ fn inline_assembly_is_on_the_line_it_begins_on() {
             (26, 1)
         ]
     );
+}
+
+fn mbarrier(statement: &str) -> (MbarrierAction, MemorySpace) {
+    match op(statement) {
+        Op::Mbarrier { action, space, .. } => (action, space),
+        other => panic!("{statement}: {other:?}"),
+    }
+}
+
+#[test]
+fn arrivals_at_mbarriers_release_unless_they_are_relaxed() {
+    for (statement, expected) in [
+        (
+            "mbarrier.arrive.shared.b64 %rd1, [%r1];",
+            (Arrival::Counted, false, true),
+        ),
+        (
+            "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r1], 3;",
+            (Arrival::Counted, false, true),
+        ),
+        (
+            "mbarrier.arrive_drop.noComplete.shared.b64 %rd1, [%r1], 3;",
+            (Arrival::NoComplete, true, true),
+        ),
+        (
+            "mbarrier.arrive.expect_tx.relaxed.cta.shared::cta.b64 %rd1, [%r1], %r2;",
+            (Arrival::ExpectTx, false, false),
+        ),
+    ] {
+        let (action, space) = mbarrier(statement);
+        let MbarrierAction::Arrive {
+            kind,
+            drops,
+            releases,
+            ..
+        } = action
+        else {
+            panic!("{statement}: {action:?}");
+        };
+        assert_eq!((kind, drops, releases), expected, "{statement}");
+        assert_eq!(space, MemorySpace::Shared);
+    }
+}
+
+#[test]
+fn waits_for_mbarriers_acquire_unless_they_are_relaxed() {
+    for (statement, expected, space) in [
+        (
+            "mbarrier.test_wait.b64 %p1, [%rd1], %rd2;",
+            (false, true),
+            MemorySpace::Generic,
+        ),
+        (
+            "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 %p1, [%r1], 1, 0x989680;",
+            (true, true),
+            MemorySpace::Shared,
+        ),
+        (
+            "mbarrier.test_wait.parity.relaxed.cluster.shared.b64 %p1, [%r1], %r2;",
+            (true, false),
+            MemorySpace::Shared,
+        ),
+    ] {
+        let (action, found) = mbarrier(statement);
+        let MbarrierAction::Wait {
+            parity, acquires, ..
+        } = action
+        else {
+            panic!("{statement}: {action:?}");
+        };
+        assert_eq!((parity, acquires), expected, "{statement}");
+        assert_eq!(found, space, "{statement}");
+    }
+}
+
+#[test]
+fn copies_arrive_at_mbarriers_with_or_without_a_pending_arrival_of_their_own() {
+    for (statement, increments) in [
+        ("cp.async.mbarrier.arrive.shared.b64 [%r1];", true),
+        ("cp.async.mbarrier.arrive.noinc.b64 [%rd1];", false),
+    ] {
+        let action = MbarrierAction::CopyArrive { increments };
+        assert_eq!(mbarrier(statement).0, action, "{statement}");
+    }
 }
