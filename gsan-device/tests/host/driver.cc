@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <map>
+#include <thread>
 #include <vector>
 
 #include "../../device/triton.cu"
@@ -146,6 +147,123 @@ void split_warps() {
 }
 #endif
 
+// Host threads that are CTAs, at the same time.
+struct Threads {
+  gsan_global_state* globals;
+  const void* table;
+  u64 index;
+  const char* file;
+  // A word that is a lock, words for atomics, and granules of data.
+  u64 lock;
+  u64 words;
+  u64 data;
+  // Triton's order of the unlocking store.
+  u32 unlocks;
+
+  static constexpr u32 kScope = 1;
+
+  void start(u32 sm) const {
+    host::sm = sm;
+    host::cta_index = sm;
+    __triton_gsan_init(globals, table, index, 0, 1, 0, "", 0);
+  }
+
+  void exit() const { __triton_gsan_kernel_exit(globals, table, index, 0, 1, 0, "", 0); }
+
+  void access(bool write, u32 line, u64 address) const {
+    u64 args[2] = {address, 1};
+    auto function = write ? __triton_gsan_store_tensor : __triton_gsan_load_tensor;
+    function(globals, args, 1, 8, file, line);
+  }
+
+  // Adds 1 to every word of the data, holding the lock. Returns what the first one was.
+  void critical_section() const {
+    auto word = reinterpret_cast<u32*>(lock);
+    while (true) {
+      gsan_atomic_event event;
+      __triton_gsan_atomic_begin_scalar(globals, &event, 1, lock, 4, 1, 2, kScope, file, 1);
+      u32 expected = 0;
+      bool taken = __atomic_compare_exchange_n(word, &expected, 1, false, __ATOMIC_ACQUIRE,
+                                               __ATOMIC_RELAXED);
+      __triton_gsan_atomic_end_scalar(&event, 1, taken, 1, 2, kScope, file, 1);
+      if (taken) break;
+      std::this_thread::yield();
+    }
+    for (u64 granule = 0; granule < 4; ++granule) {
+      u64 address = data + granule * kGranule;
+      access(false, 2, address);
+      u64 value = *reinterpret_cast<u64*>(address);
+      access(true, 3, address);
+      *reinterpret_cast<u64*>(address) = value + 1;
+    }
+    gsan_atomic_event event;
+    __triton_gsan_atomic_begin_scalar(globals, &event, 1, lock, 4, 0, unlocks, kScope, file, 4);
+    __atomic_store_n(word, 0u, __ATOMIC_RELEASE);
+    __triton_gsan_atomic_end_scalar(&event, 1, 1, 0, unlocks, kScope, file, 4);
+  }
+
+  // Anything, on words of its own.
+  void anything(u32& random) const {
+    auto next = [&](u32 bound) {
+      random = random * 1664525 + 1013904223;
+      return (random >> 8) % bound;
+    };
+    u64 address = words + 4 * next(8);
+    u32 sem = 1 + next(4), scope = 1 + next(3);
+    if (next(4) == 0) {
+      access(next(2), 10 + next(4), address & ~u64(7));
+      return;
+    }
+    gsan_atomic_event event;
+    __triton_gsan_atomic_begin_scalar(globals, &event, 1, address, 4, 1, sem, scope, file, 20);
+    __atomic_fetch_add(reinterpret_cast<u32*>(address), 1u, __ATOMIC_ACQ_REL);
+    __triton_gsan_atomic_end_scalar(&event, 1, 1, 1, sem, scope, file, 20);
+  }
+
+  // The CTA on SM `sm`: takes the lock `rounds` times, with something else in between if `mixed`, and
+  // exits and starts again at times.
+  void run(u32 sm, u32 rounds, bool mixed) const {
+    u32 random = sm + 1;
+    for (u32 round = 0; round < rounds; ++round) {
+      if (round != 0 && round % 16 == 0) {
+        exit();
+        start(sm);
+      }
+      critical_section();
+      for (u32 step = 0; mixed && step < 8; ++step) anything(random);
+    }
+    exit();
+  }
+};
+
+void threads() {
+  Threads threads = {};
+  threads.globals = pointer<gsan_global_state>();
+  threads.table = pointer<const void>();
+  threads.index = word();
+  threads.file = pointer<const char>();
+  threads.lock = word();
+  threads.words = word();
+  threads.data = word();
+  threads.unlocks = u32(word());
+  u32 count = u32(word());
+  u32 rounds = u32(word());
+  bool mixed = word() != 0;
+  std::vector<std::thread> running;
+  for (u32 sm = 0; sm < count; ++sm) {
+    // The first has copied the descriptor before the others start.
+    if (sm == 0) {
+      threads.start(sm);
+      threads.exit();
+    }
+    running.emplace_back([=] {
+      threads.start(sm);
+      threads.run(sm, rounds, mixed);
+    });
+  }
+  for (std::thread& thread : running) thread.join();
+}
+
 // Adds the completion of a launch to a frontier, as the host does.
 void add_completion() {
   Region region = {pointer<gsan_global_state>()};
@@ -262,6 +380,9 @@ int main() {
         break;
       case 16:
         add_row();
+        break;
+      case 21:
+        threads();
         break;
 #if GSAN_LANES > 1
       case 17:

@@ -11,6 +11,7 @@ use gsan_core::address::Records;
 pub(crate) struct Driver {
     records: Records,
     lanes: u32,
+    sanitized: bool,
     commands: Vec<u64>,
 }
 
@@ -25,8 +26,39 @@ impl Driver {
         Driver {
             records,
             lanes,
+            sanitized: false,
             commands: Vec::new(),
         }
+    }
+
+    /// Whether there is a compiler for [`Driver::sanitized`].
+    pub(crate) fn can_be_sanitized() -> bool {
+        let place = tempfile::NamedTempFile::new().unwrap();
+        Command::new("clang++-19")
+            .args(["-fsanitize=thread", "-x", "c++", "-", "-o"])
+            .arg(place.path())
+            .stdin(Stdio::from({
+                let mut source = tempfile::tempfile().unwrap();
+                source.write_all(b"int main() { return 0; }\n").unwrap();
+                std::io::Seek::rewind(&mut source).unwrap();
+                source
+            }))
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    }
+
+    /// The build in which ThreadSanitizer watches.
+    pub(crate) fn sanitized(records: Records) -> Driver {
+        Driver {
+            sanitized: true,
+            ..Self::new(records)
+        }
+    }
+
+    /// How many records its cells have.
+    pub(crate) const fn records(&self) -> Records {
+        self.records
     }
 
     fn push(&mut self, command: u64, arguments: &[u64]) -> &mut Self {
@@ -254,6 +286,24 @@ impl Driver {
         self
     }
 
+    /// `count` host threads that are CTAs of one launch take the lock at `lock` `rounds` times each, add to
+    /// the 32 bytes at `data`, and unlock with Triton's order `unlocks`; `mixed`: with atomics and
+    /// ordinary accesses on the 32 bytes at `words` in between.
+    pub(crate) fn threads(
+        &mut self,
+        globals: u64,
+        (table, index): (u64, u64),
+        file: u64,
+        [lock, words, data]: [u64; 3],
+        unlocks: u32,
+        (count, rounds, mixed): (u32, u32, bool),
+    ) -> &mut Self {
+        self.push(21, &[globals, table, index, file, lock, words, data]);
+        self.commands
+            .extend([unlocks, count, rounds, mixed.into()].map(u64::from));
+        self
+    }
+
     /// From now on lanes are parted at random.
     pub(crate) fn split_warps(&mut self, seed: u32) -> &mut Self {
         self.push(20, &[seed.into()])
@@ -265,7 +315,7 @@ impl Driver {
         let bytes: Vec<u8> = self.commands.iter().flat_map(|w| w.to_le_bytes()).collect();
         input.write_all(&bytes).unwrap();
         std::io::Seek::rewind(&mut input).unwrap();
-        let output = Command::new(program(self.records, self.lanes))
+        let output = Command::new(program(self.records, self.lanes, self.sanitized))
             .stdin(Stdio::from(input))
             .output()
             .unwrap();
@@ -285,16 +335,19 @@ pub(crate) fn lanes(addresses: &[Option<u64>; 32]) -> u32 {
 }
 
 /// The program, compiled unless a build of the same sources is there.
-fn program(records: Records, lanes: u32) -> PathBuf {
+fn program(records: Records, lanes: u32, sanitized: bool) -> PathBuf {
     let top = Path::new(env!("CARGO_MANIFEST_DIR"));
     let include = [top.join("include"), top.join("../gsan-core/include")];
     let driver = top.join("tests/host/driver.cc");
     let warnings = ["-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"];
-    let mut arguments = ["-std=c++17", "-O1"].map(String::from).to_vec();
+    let mut arguments = ["-std=c++17", "-O1", "-pthread"].map(String::from).to_vec();
     arguments.extend(warnings.map(String::from));
     arguments.push("-DGSAN_HOST".into());
     arguments.push(format!("-DGSAN_RECORDS={}", records.count()));
     arguments.push(format!("-DGSAN_LANES={lanes}"));
+    if sanitized {
+        arguments.extend(["-fsanitize=thread", "-g"].map(String::from));
+    }
     for path in &include {
         arguments.extend(["-I".into(), path.display().to_string()]);
     }
@@ -319,12 +372,14 @@ fn program(records: Records, lanes: u32) -> PathBuf {
         let new = tempfile::NamedTempFile::new_in(place)
             .unwrap()
             .into_temp_path();
-        let output = Command::new("c++")
+        // Of the compilers that know ThreadSanitizer, the one that builds the device libraries.
+        let compiler = if sanitized { "clang++-19" } else { "c++" };
+        let output = Command::new(compiler)
             .args(&arguments)
             .arg("-o")
             .arg(&new)
             .output()
-            .expect("a C++ compiler named c++ is installed");
+            .unwrap_or_else(|error| panic!("{compiler} is needed: {error}"));
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{said}");
         new.persist(&program).unwrap();

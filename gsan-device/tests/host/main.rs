@@ -7,4 +7,5 @@ mod cells;
 mod driver;
 mod launches;
 mod synchronisation;
+mod threads;
 mod warps;
