@@ -224,6 +224,31 @@ impl Allocator {
         live
     }
 
+    /// Zeroes the shadow of every live allocation that is not another process's; it is done on
+    /// return.
+    ///
+    /// # Errors
+    /// When a device fails. What is freed meanwhile is no error.
+    pub fn clear_shadow(&self) -> Result<(), Error> {
+        let inner = &*self.inner;
+        let (space, unit) = (inner.space, inner.driver.granularity());
+        for allocation in self.live() {
+            if !allocation.managed || allocation.imported {
+                continue;
+            }
+            let records = space.records().count() as u64;
+            let bytes = allocation.bytes.next_multiple_of(unit) * records;
+            let shadow = space.shadow(allocation.address);
+            let cleared = inner.driver.fill(allocation.device, shadow, bytes, 0);
+            if let Err(error) = cleared
+                && self.find(allocation.address) == Some(allocation)
+            {
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
     /// Hands out `bytes` bytes of `device`'s memory with zeroed shadow and returns their address;
     /// 0 for 0 bytes.
     ///

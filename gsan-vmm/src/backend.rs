@@ -14,6 +14,9 @@ use std::os::fd::OwnedFd;
 pub mod cuda;
 pub mod host;
 mod intervals;
+mod pinned;
+
+pub use pinned::Pinned;
 
 /// A device of this process, by its local number: the ordinal of the CUDA driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -283,4 +286,51 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// When the device fails; its work is over then, too.
     fn synchronize(&self, device: Device) -> Result<()>;
+
+    /// At least `bytes` of zeroed memory of the host that every device reads and writes.
+    ///
+    /// # Errors
+    /// When the backend has none.
+    fn pin(&self, bytes: u64) -> Result<Pinned> {
+        let reason = format!("no {bytes} bytes of host memory for devices");
+        Err(BackendError::new("pin", Failure::NotSupported, reason))
+    }
+
+    /// A stream of `device` that is the backend's own, waits for no other, and is never captured.
+    ///
+    /// # Errors
+    /// When the device does not exist or fails.
+    fn own_stream(&self, device: Device) -> Result<Stream> {
+        let reason = format!("no stream of its own on {device}");
+        Err(BackendError::new(
+            "own_stream",
+            Failure::NotSupported,
+            reason,
+        ))
+    }
+
+    /// Fills a range, mapped and accessible to `device`, with `value`, once `stream` gets there.
+    ///
+    /// # Errors
+    /// When the range is not mapped, the stream is not one of this backend, or the device fails.
+    fn fill_on(
+        &self,
+        device: Device,
+        stream: Stream,
+        address: u64,
+        bytes: u64,
+        value: u8,
+    ) -> Result<()> {
+        let _ = stream;
+        self.fill(device, address, bytes, value)
+    }
+
+    /// Lets `stream` wait for a fence, which may be one of another stream.
+    ///
+    /// # Errors
+    /// When the fence is not there, the stream is not one of this backend, or the device fails.
+    fn wait_on(&self, device: Device, stream: Stream, fence: FenceId) -> Result<()> {
+        let reason = format!("{stream:?} of {device} cannot wait for {fence:?}");
+        Err(BackendError::new("wait_on", Failure::NotSupported, reason))
+    }
 }

@@ -98,6 +98,37 @@ impl Allocator {
         })
     }
 
+    /// Where the runtime state of `rank` is mapped and how many bytes it has, if it is there.
+    pub fn state(&self, rank: DeviceRank) -> Option<(u64, u64)> {
+        let address = self.state_base() + u64::from(rank.0) * STATE_STRIDE;
+        match self.inner.states.lock().get(usize::from(rank.0))? {
+            State::Present { backing, .. } => {
+                let bytes = backing.real.as_ref().map_or(0, Memory::bytes);
+                Some((address, bytes))
+            }
+            State::Empty | State::Busy => None,
+        }
+    }
+
+    /// Zeroes `bytes` bytes of the runtime state of `rank`, `offset` bytes from its start, on
+    /// `device`; it is done on return.
+    ///
+    /// # Errors
+    /// When the rank has no state here, the range lies outside of it, or the device fails.
+    pub fn clear_state(
+        &self,
+        rank: DeviceRank,
+        device: Device,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<(), Error> {
+        let (address, size) = self.state(rank).ok_or(Error::NoState(rank))?;
+        if offset.checked_add(bytes).is_none_or(|end| end > size) {
+            return Err(Error::StateTooLarge { bytes });
+        }
+        Ok(self.inner.driver.fill(device, address + offset, bytes, 0)?)
+    }
+
     /// The runtime state of `rank`, for another process to import.
     ///
     /// # Errors

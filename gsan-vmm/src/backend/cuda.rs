@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use super::intervals::Intervals;
 use super::{
     Backend, BackendError, Device, DeviceInfo, Failure, FenceId, FreeMemory, HandleKind, MemoryId,
-    Queue, Result, SharedHandle, Stream,
+    Pinned, Queue, Result, SharedHandle, Stream,
 };
 use calls::{Context, Current, DeviceHandle, Driver, Event, OwnStream, Physical, UserStream};
 
@@ -179,6 +179,17 @@ impl CudaBackend {
     }
 }
 
+fn user_stream(call: &'static str, stream: Stream) -> Result<UserStream> {
+    match stream.0 {
+        Queue::Default => Ok(UserStream(0)),
+        Queue::Cuda(handle) => Ok(UserStream(handle)),
+        Queue::Host(_) => {
+            let reason = "a host stream was given to the cuda backend";
+            Err(BackendError::new(call, Failure::InvalidArgument, reason))
+        }
+    }
+}
+
 fn no_device(call: &'static str, device: Device) -> BackendError {
     let reason = format!("there is no {device}");
     BackendError::new(call, Failure::InvalidArgument, reason)
@@ -319,18 +330,7 @@ impl Backend for CudaBackend {
     }
 
     fn fence(&self, device: Device, stream: Stream) -> Result<FenceId> {
-        let stream = match stream.0 {
-            Queue::Default => UserStream(0),
-            Queue::Cuda(handle) => UserStream(handle),
-            Queue::Host(_) => {
-                let reason = "a host stream was given to the cuda backend";
-                return Err(BackendError::new(
-                    "cuEventRecord",
-                    Failure::InvalidArgument,
-                    reason,
-                ));
-            }
-        };
+        let stream = user_stream("cuEventRecord", stream)?;
         let mark = self.mark(device, stream)?;
         let mut tables = self.tables();
         let number = tables.number();
@@ -363,5 +363,51 @@ impl Backend for CudaBackend {
         let context = self.context(device)?;
         let current = self.driver.enter(Some(&context.context))?;
         self.driver.wait_for_context(&current)
+    }
+
+    fn pin(&self, bytes: u64) -> Result<Pinned> {
+        let context = self.context(Device(0))?;
+        let current = self.driver.enter(Some(&context.context))?;
+        Pinned::new(bytes, |start, bytes| {
+            let (registration, address) = self.driver.register(&current, start, bytes)?;
+            Ok((Some(Box::new(registration) as _), address))
+        })
+    }
+
+    fn own_stream(&self, device: Device) -> Result<Stream> {
+        Ok(Stream(Queue::Cuda(self.context(device)?.stream.number())))
+    }
+
+    fn fill_on(
+        &self,
+        device: Device,
+        stream: Stream,
+        address: u64,
+        bytes: u64,
+        value: u8,
+    ) -> Result<()> {
+        const CALL: &str = "cuMemsetD8Async";
+        let stream = user_stream(CALL, stream)?;
+        self.mapped(CALL, address, bytes)?;
+        let context = &self.context(device)?.context;
+        let current = self.driver.enter_stream(stream, context)?;
+        self.driver.fill_on(&current, stream, address, bytes, value)
+    }
+
+    fn wait_on(&self, device: Device, stream: Stream, fence: FenceId) -> Result<()> {
+        const CALL: &str = "cuStreamWaitEvent";
+        let stream = user_stream(CALL, stream)?;
+        let mark = self.tables().fences.get(&fence.0).cloned();
+        match &*mark.ok_or_else(|| no_handle(CALL, "fence", fence.0))? {
+            Mark::Recorded(event) => {
+                let context = &self.context(device)?.context;
+                let current = self.driver.enter_stream(stream, context)?;
+                self.driver.wait_for(&current, stream, event)
+            }
+            Mark::AfterCapture(..) => {
+                let reason = "the fence lies in a capture that has not ended";
+                Err(BackendError::new(CALL, Failure::NotSupported, reason))
+            }
+        }
     }
 }

@@ -18,10 +18,15 @@ use rustix::io::Errno;
 use super::intervals::Intervals;
 use super::{
     Backend, BackendError, Device, DeviceInfo, Failure, FenceId, FreeMemory, HandleKind, MemoryId,
-    Queue, Result, SharedHandle, Stream,
+    Pinned, Queue, Result, SharedHandle, Stream,
 };
 
 mod pages;
+mod queues;
+
+pub use pages::View;
+pub use queues::Stepped;
+use queues::{Queues, Work};
 
 /// The seals of every memory file: its size never changes again, so that a peer which maps it
 /// cannot be made to fault.
@@ -57,6 +62,7 @@ pub struct HostBackend {
     devices: Vec<DeviceInfo>,
     granularity: u64,
     tables: Mutex<Tables>,
+    queues: Mutex<Queues>,
     /// Notified when work of a stream is done.
     progress: Condvar,
 }
@@ -187,6 +193,7 @@ impl HostBackend {
                 used: vec![0; options.devices as usize],
                 ..Tables::default()
             }),
+            queues: Mutex::default(),
             progress: Condvar::new(),
         })
     }
@@ -211,6 +218,18 @@ impl HostBackend {
             progress.done = progress.submitted.min(progress.done + 1);
             self.progress.notify_all();
         }
+    }
+
+    /// A view of mapped memory, which stays valid when the memory is unmapped. `address` is a
+    /// multiple of [`Backend::granularity`].
+    ///
+    /// # Errors
+    /// When the range is not mapped, or the system refuses another mapping of it.
+    pub fn view(&self, address: u64, bytes: u64) -> Result<View> {
+        const CALL: &str = "mmap";
+        self.check_unit(CALL, address, bytes)?;
+        let (file, offset) = self.file(CALL, address, bytes)?;
+        View::new(&*file, offset, bytes).map_err(|e| system(CALL, e))
     }
 
     fn tables(&self) -> MutexGuard<'_, Tables> {
@@ -242,6 +261,9 @@ impl HostBackend {
         Ok((Arc::clone(file), offset))
     }
 }
+
+/// The backend's own stream: out of reach, as the default stream is, of most numbers a user chooses.
+const OWN_STREAM: u64 = u64::MAX - 1;
 
 fn stream_number(stream: Stream) -> Option<u64> {
     match stream.0 {
@@ -479,21 +501,7 @@ impl Backend for HostBackend {
 
     fn fill(&self, _device: Device, address: u64, bytes: u64, value: u8) -> Result<()> {
         let (file, offset) = self.file("fill", address, bytes)?;
-        if value == 0 && bytes > 0 {
-            // A hole reads as zeros and gives the pages back.
-            let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            return rustix::fs::fallocate(&*file, mode, offset, bytes)
-                .map_err(|e| system("fallocate", e));
-        }
-        let chunk = [value; 4096];
-        let mut done = 0;
-        while done < bytes {
-            let part = &chunk[..chunk.len().min((bytes - done) as usize)];
-            file.write_all_at(part, offset + done)
-                .map_err(|e| io("pwrite", &e))?;
-            done += part.len() as u64;
-        }
-        Ok(())
+        fill(&file, offset, bytes, value)
     }
 
     fn read(&self, _device: Device, address: u64, into: &mut [u8]) -> Result<()> {
@@ -524,14 +532,8 @@ impl Backend for HostBackend {
     }
 
     fn passed(&self, fence: FenceId) -> Result<bool> {
-        let tables = self.tables();
-        let (key, target) = tables.fences.get(&fence.0).ok_or_else(|| {
-            BackendError::new("fence", Failure::NoSuchHandle, "there is no such fence")
-        })?;
-        Ok(tables
-            .streams
-            .get(key)
-            .is_none_or(|progress| progress.done >= *target))
+        let (key, target) = self.fence_target(fence)?;
+        Ok(self.has_done(key, target))
     }
 
     fn forget(&self, fence: FenceId) {
@@ -561,6 +563,56 @@ impl Backend for HostBackend {
         }
         Ok(())
     }
+
+    fn pin(&self, bytes: u64) -> Result<Pinned> {
+        Pinned::new(bytes, |start, _| Ok((None, start)))
+    }
+
+    fn own_stream(&self, device: Device) -> Result<Stream> {
+        self.device("own_stream", device)?;
+        Ok(Stream::host(OWN_STREAM))
+    }
+
+    fn fill_on(
+        &self,
+        device: Device,
+        stream: Stream,
+        address: u64,
+        bytes: u64,
+        value: u8,
+    ) -> Result<()> {
+        let (file, offset) = self.file("fill", address, bytes)?;
+        let fill = move || {
+            if let Err(error) = fill(&file, offset, bytes, value) {
+                tracing::warn!(%error, "memory of a stream was not filled");
+            }
+        };
+        self.enqueue(device, stream, fill)
+    }
+
+    fn wait_on(&self, device: Device, stream: Stream, fence: FenceId) -> Result<()> {
+        self.device("wait_on", device)?;
+        let (key, target) = self.fence_target(fence)?;
+        self.push(device, stream, Work::Wait(key, target))
+    }
+}
+
+fn fill(file: &File, offset: u64, bytes: u64, value: u8) -> Result<()> {
+    if value == 0 && bytes > 0 {
+        // A hole reads as zeros and gives the pages back.
+        let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        return rustix::fs::fallocate(file, mode, offset, bytes)
+            .map_err(|e| system("fallocate", e));
+    }
+    let chunk = [value; 4096];
+    let mut done = 0;
+    while done < bytes {
+        let part = &chunk[..chunk.len().min((bytes - done) as usize)];
+        file.write_all_at(part, offset + done)
+            .map_err(|e| io("pwrite", &e))?;
+        done += part.len() as u64;
+    }
+    Ok(())
 }
 
 fn no_memory(call: &'static str, memory: MemoryId) -> BackendError {

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use gsan_vmm::backend::{
     Backend, BackendError, Device, DeviceInfo, Failure, FenceId, FreeMemory, HandleKind, MemoryId,
-    Result, SharedHandle, Stream,
+    Pinned, Result, SharedHandle, Stream,
 };
 
 /// Passes calls on to `inner`, apart from those that are to fail.
@@ -221,5 +221,31 @@ impl<B: Backend> Backend for Faulty<B> {
     fn synchronize(&self, device: Device) -> Result<()> {
         self.fault("synchronize")?;
         self.inner.synchronize(device)
+    }
+
+    fn pin(&self, bytes: u64) -> Result<Pinned> {
+        self.fault("pin")?;
+        self.inner.pin(bytes)
+    }
+
+    fn own_stream(&self, device: Device) -> Result<Stream> {
+        self.inner.own_stream(device)
+    }
+
+    fn fill_on(
+        &self,
+        device: Device,
+        stream: Stream,
+        address: u64,
+        bytes: u64,
+        value: u8,
+    ) -> Result<()> {
+        self.fault("fill_on")?;
+        self.inner.fill_on(device, stream, address, bytes, value)
+    }
+
+    fn wait_on(&self, device: Device, stream: Stream, fence: FenceId) -> Result<()> {
+        self.fault("wait_on")?;
+        self.inner.wait_on(device, stream, fence)
     }
 }

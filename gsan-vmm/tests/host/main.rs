@@ -9,6 +9,7 @@ mod model;
 mod null;
 mod processes;
 mod rendezvous;
+mod streams;
 
 use std::sync::Arc;
 

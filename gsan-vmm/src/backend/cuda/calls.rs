@@ -39,6 +39,10 @@ pub(super) struct Context {
 #[derive(Debug)]
 pub(super) struct OwnStream(sys::CUstream);
 
+/// A range of the host's memory that devices may access, by its first address.
+#[derive(Debug)]
+pub(super) struct Registration(u64);
+
 /// An event that has been recorded.
 #[derive(Debug)]
 pub(super) struct Event(sys::CUevent);
@@ -506,12 +510,66 @@ impl Driver {
         Ok(Some(event))
     }
 
+    /// Fills mapped device memory once `stream` gets there.
+    pub(super) fn fill_on(
+        self,
+        _: &Current<'_>,
+        stream: UserStream,
+        address: u64,
+        bytes: u64,
+        value: u8,
+    ) -> Result<()> {
+        // SAFETY: the caller has looked up that the range is mapped device memory, which no Rust
+        // reference points to; the stream's user vouches for it.
+        let code = unsafe { sys::cuMemsetD8Async(address, value, bytes as usize, stream.raw()) };
+        check("cuMemsetD8Async", code)
+    }
+
+    /// Lets `stream` wait for an event.
+    pub(super) fn wait_for(self, _: &Current<'_>, stream: UserStream, event: &Event) -> Result<()> {
+        // SAFETY: the event is one of the driver's; the stream's user vouches for it.
+        check("cuStreamWaitEvent", unsafe {
+            sys::cuStreamWaitEvent(stream.raw(), event.0, 0)
+        })
+    }
+
+    /// Makes a range of the host's memory accessible to all devices, and returns the address that
+    /// they use.
+    pub(super) fn register(
+        self,
+        _: &Current<'_>,
+        start: u64,
+        bytes: u64,
+    ) -> Result<(Registration, u64)> {
+        let pointer = ptr::with_exposed_provenance_mut::<c_void>(start as usize);
+        let flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
+        // SAFETY: the caller owns the range, whose words are all atomic, until the registration is
+        // dropped.
+        check("cuMemHostRegister", unsafe {
+            sys::cuMemHostRegister_v2(pointer, bytes as usize, flags)
+        })?;
+        let registration = Registration(start);
+        let mut address = 0;
+        // SAFETY: the pointer is valid, and the range is registered.
+        check("cuMemHostGetDevicePointer", unsafe {
+            sys::cuMemHostGetDevicePointer_v2(&raw mut address, pointer, 0)
+        })?;
+        Ok((registration, address))
+    }
+
     pub(super) fn has_happened(self, event: &Event) -> Result<bool> {
         // SAFETY: the event is one of the driver's.
         match unsafe { sys::cuEventQuery(event.0) } {
             sys::cudaError_enum::CUDA_ERROR_NOT_READY => Ok(false),
             code => check("cuEventQuery", code).map(|()| true),
         }
+    }
+}
+
+impl OwnStream {
+    /// The stream as a number.
+    pub(super) fn number(&self) -> u64 {
+        self.0.expose_provenance() as u64
     }
 }
 
@@ -550,6 +608,16 @@ impl Drop for OwnStream {
         // SAFETY: the stream is the driver's and is not used again.
         log("cuStreamDestroy", unsafe {
             sys::cuStreamDestroy_v2(self.0)
+        });
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let pointer = ptr::with_exposed_provenance_mut::<c_void>(self.0 as usize);
+        // SAFETY: the range was registered once.
+        log("cuMemHostUnregister", unsafe {
+            sys::cuMemHostUnregister(pointer)
         });
     }
 }

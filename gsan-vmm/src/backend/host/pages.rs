@@ -1,7 +1,8 @@
 //! Raw calls: a reserved range of this process's addresses, and what is mapped into it.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::with_exposed_provenance_mut;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use rustix::io::{Errno, Result};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
@@ -100,6 +101,47 @@ impl Reserved {
 impl Drop for Reserved {
     fn drop(&mut self) {
         // SAFETY: the range is this reservation's own, and no reference points into it.
+        let unmapped = unsafe { munmap(pointer(self.address), self.bytes as usize) };
+        debug_assert!(unmapped.is_ok());
+    }
+}
+
+/// Words of a memory file, mapped once more, for as long as this lives.
+#[derive(Debug)]
+pub struct View {
+    address: u64,
+    bytes: u64,
+}
+
+impl View {
+    pub(super) fn new(file: impl AsFd, offset: u64, bytes: u64) -> Result<View> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let (length, flags) = (bytes as usize, MapFlags::SHARED | MapFlags::NORESERVE);
+        // SAFETY: without MAP_FIXED the kernel chooses a range that is not in use.
+        let start = unsafe { mmap(std::ptr::null_mut(), length, access, flags, file, offset)? };
+        let address = start.expose_provenance() as u64;
+        Ok(View { address, bytes })
+    }
+
+    /// All of it as words of 32 bits.
+    pub fn words32(&self) -> &[AtomicU32] {
+        let words = (self.bytes / 4) as usize;
+        // SAFETY: the range is mapped while this lives, backed by a file whose size is sealed, and
+        // aligned to a page; nobody reaches it but through words.
+        unsafe { std::slice::from_raw_parts(pointer(self.address).cast(), words) }
+    }
+
+    /// All of it as words of 64 bits.
+    pub fn words64(&self) -> &[AtomicU64] {
+        let words = (self.bytes / 8) as usize;
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts(pointer(self.address).cast(), words) }
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        // SAFETY: the range was mapped for this view, which nobody borrows any more.
         let unmapped = unsafe { munmap(pointer(self.address), self.bytes as usize) };
         debug_assert!(unmapped.is_ok());
     }

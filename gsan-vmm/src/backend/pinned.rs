@@ -1,0 +1,82 @@
+//! Memory of the host that devices read and write.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+
+use super::Result;
+
+/// 64-bit words in a line of 128 bytes, which a device reads at once.
+const LINE_WORDS: usize = 16;
+
+/// A line of pinned memory.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Line([AtomicU64; LINE_WORDS]);
+
+/// Memory of the host that every device of a backend reads and writes, in lines of 128 bytes. It is
+/// given back when this is dropped; no device may use it any more then.
+pub struct Pinned {
+    /// Goes before the memory that it made known to the driver.
+    registration: Option<Box<dyn Any + Send + Sync>>,
+    lines: Box<[Line]>,
+    address: u64,
+}
+
+impl Pinned {
+    /// Bytes in a line.
+    pub const LINE: u64 = 8 * LINE_WORDS as u64;
+
+    /// Zeroed memory of at least `bytes` bytes. `register` makes its range known to the driver and
+    /// answers with what undoes that, and with the address that devices use.
+    pub(crate) fn new(
+        bytes: u64,
+        register: impl FnOnce(u64, u64) -> Result<(Option<Box<dyn Any + Send + Sync>>, u64)>,
+    ) -> Result<Pinned> {
+        let count = bytes.div_ceil(Self::LINE).max(1);
+        let lines: Box<[Line]> = (0..count).map(|_| Line::default()).collect();
+        let start = lines.as_ptr().expose_provenance() as u64;
+        let (registration, address) = register(start, count * Self::LINE)?;
+        Ok(Pinned {
+            registration,
+            lines,
+            address,
+        })
+    }
+
+    /// Where devices find it: a multiple of 128.
+    pub const fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Its size in bytes.
+    pub const fn bytes(&self) -> u64 {
+        self.lines.len() as u64 * Self::LINE
+    }
+
+    /// The words of line `index`.
+    ///
+    /// # Panics
+    /// When there is no such line.
+    pub const fn line(&self, index: usize) -> &[AtomicU64; LINE_WORDS] {
+        &self.lines[index].0
+    }
+
+    /// Word `index`.
+    ///
+    /// # Panics
+    /// When there is no such word.
+    pub const fn word(&self, index: usize) -> &AtomicU64 {
+        &self.lines[index / LINE_WORDS].0[index % LINE_WORDS]
+    }
+}
+
+impl fmt::Debug for Pinned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pinned")
+            .field("address", &format_args!("{:#x}", self.address))
+            .field("bytes", &self.bytes())
+            .field("registered", &self.registration.is_some())
+            .finish()
+    }
+}

@@ -1,0 +1,156 @@
+//! Streams of the host backend, pinned memory, views, and what a restart zeroes.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+use gsan_core::ids::DeviceRank;
+use gsan_vmm::backend::host::{HostBackend, HostOptions, Stepped};
+use gsan_vmm::backend::{Backend, Device, Failure, FenceId, Stream};
+use gsan_vmm::{Allocator, Options};
+
+const GPU: Device = Device(0);
+const A: Stream = Stream::host(1);
+const B: Stream = Stream::host(2);
+
+fn backend() -> Arc<HostBackend> {
+    Arc::new(HostBackend::new(HostOptions::default()).unwrap())
+}
+
+/// Work that notes `what` when it runs.
+fn note(notes: &Arc<Mutex<Vec<u32>>>, what: u32) -> impl FnOnce() + Send + 'static {
+    let notes = Arc::clone(notes);
+    move || notes.lock().unwrap().push(what)
+}
+
+#[test]
+fn work_runs_at_once_and_held_work_runs_step_by_step() {
+    let (backend, notes) = (backend(), Arc::default());
+    backend.enqueue(GPU, A, note(&notes, 1)).unwrap();
+    assert_eq!(*notes.lock().unwrap(), [1]);
+    backend.hold(true);
+    backend.enqueue(GPU, A, note(&notes, 2)).unwrap();
+    backend.enqueue(GPU, A, note(&notes, 3)).unwrap();
+    let fence = backend.fence(GPU, A).unwrap();
+    assert_eq!(backend.step(GPU, A), Ok(Stepped::Ran));
+    assert_eq!(*notes.lock().unwrap(), [1, 2]);
+    assert_eq!(backend.passed(fence), Ok(false));
+    backend.hold(false);
+    assert_eq!(*notes.lock().unwrap(), [1, 2, 3]);
+    assert_eq!(backend.passed(fence), Ok(true));
+    assert_eq!(backend.step(GPU, A), Ok(Stepped::Empty));
+    backend.forget(fence);
+}
+
+#[test]
+fn a_stream_waits_for_a_fence_of_another_one() {
+    let (backend, notes) = (backend(), Arc::default());
+    backend.hold(true);
+    backend.enqueue(GPU, A, note(&notes, 1)).unwrap();
+    let fence = backend.fence(GPU, A).unwrap();
+    backend.wait_on(GPU, B, fence).unwrap();
+    backend.enqueue(GPU, B, note(&notes, 2)).unwrap();
+    assert_eq!(backend.step(GPU, B), Ok(Stepped::Waits));
+    backend.forget(fence);
+    assert_eq!(backend.step(GPU, A), Ok(Stepped::Ran));
+    assert_eq!(backend.step(GPU, B), Ok(Stepped::Ran));
+    assert_eq!(backend.step(GPU, B), Ok(Stepped::Ran));
+    assert_eq!(*notes.lock().unwrap(), [1, 2]);
+    let unknown = backend.wait_on(GPU, B, FenceId(99)).unwrap_err();
+    assert_eq!(unknown.failure, Failure::NoSuchHandle);
+}
+
+#[test]
+fn streams_that_wait_for_each_other_run_on_many_threads() {
+    let backend = backend();
+    let count = Arc::new(AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for stream in 1..5 {
+            let (backend, count) = (&backend, &count);
+            scope.spawn(move || {
+                for _ in 0..500 {
+                    let fence = backend.fence(GPU, Stream::host(stream % 4 + 1)).unwrap();
+                    backend.wait_on(GPU, Stream::host(stream), fence).unwrap();
+                    backend.forget(fence);
+                    let count = Arc::clone(count);
+                    let work = move || {
+                        count.fetch_add(1, Relaxed);
+                    };
+                    backend.enqueue(GPU, Stream::host(stream), work).unwrap();
+                }
+            });
+        }
+    });
+    backend.run_all();
+    backend.synchronize(GPU).unwrap();
+    assert_eq!(count.load(Relaxed), 2000);
+}
+
+#[test]
+fn the_own_stream_is_never_held_and_fills_in_order() {
+    let backend = backend();
+    let allocator = Allocator::new(
+        Arc::clone(&backend) as Arc<dyn Backend>,
+        Options {
+            reserve: 1 << 30,
+            ..Options::default()
+        },
+    )
+    .unwrap();
+    let address = allocator.create_state(DeviceRank(2), GPU, 4096).unwrap();
+    let bytes = backend.granularity();
+    assert_eq!(allocator.state(DeviceRank(2)), Some((address, bytes)));
+    assert_eq!(allocator.state(DeviceRank(1)), None);
+    let view = backend.view(address, bytes).unwrap();
+    backend.hold(true);
+    let own = backend.own_stream(GPU).unwrap();
+    backend.fill_on(GPU, own, address, 64, 0xff).unwrap();
+    assert_eq!(view.words32()[15].load(Relaxed), u32::MAX);
+    backend.fill_on(GPU, A, address, 4, 0).unwrap();
+    assert_eq!(view.words64()[0].load(Relaxed), u64::MAX);
+    backend.step(GPU, A).unwrap();
+    assert_eq!(view.words64()[0].load(Relaxed), u64::from(u32::MAX) << 32);
+    allocator.clear_state(DeviceRank(2), GPU, 8, 56).unwrap();
+    assert_eq!(view.words64()[1].load(Relaxed), 0);
+    let outside = allocator.clear_state(DeviceRank(2), GPU, bytes, 1);
+    assert!(outside.unwrap_err().to_string().contains("does not fit"));
+    allocator.release_state(DeviceRank(2)).unwrap();
+    // A view outlives the mapping it was made of.
+    assert_ne!(view.words64()[0].load(Relaxed), 0);
+}
+
+#[test]
+fn shadow_is_cleared_for_all_live_allocations() {
+    let backend = backend();
+    let options = Options {
+        reserve: 1 << 30,
+        ..Options::default()
+    };
+    let allocator = Allocator::new(Arc::clone(&backend) as Arc<dyn Backend>, options).unwrap();
+    let addresses: Vec<u64> = (0..3)
+        .map(|_| allocator.allocate(5 << 20, GPU).unwrap())
+        .collect();
+    let shadows: Vec<u64> = addresses
+        .iter()
+        .map(|&address| allocator.space().shadow(address))
+        .collect();
+    for &shadow in &shadows {
+        backend.write(GPU, shadow + (20 << 20), &[7]).unwrap();
+    }
+    allocator.free(addresses[1], None, A).unwrap();
+    allocator.clear_shadow().unwrap();
+    for shadow in [shadows[0], shadows[2]] {
+        let mut byte = [1];
+        backend.read(GPU, shadow + (20 << 20), &mut byte).unwrap();
+        assert_eq!(byte, [0]);
+    }
+}
+
+#[test]
+fn pinned_memory_is_zeroed_lines_at_their_address() {
+    let pinned = backend().pin(129).unwrap();
+    assert_eq!(pinned.bytes(), 256);
+    assert_eq!(pinned.address() % 128, 0);
+    pinned.word(17).store(5, Relaxed);
+    assert_eq!(pinned.line(1)[1].load(Relaxed), 5);
+    assert_eq!(pinned.line(0)[0].load(Relaxed), 0);
+}
