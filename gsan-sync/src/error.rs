@@ -1,0 +1,79 @@
+//! What can go wrong between a program's calls and what its kernels are told.
+
+use gsan_core::compressed::topology::TopologyError;
+use gsan_core::ids::DeviceRank;
+use gsan_core::layout::ShapeError;
+use gsan_vmm::backend::{BackendError, Device};
+
+use crate::stream::StreamKey;
+
+/// A call that was refused. Nothing has changed then.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The device has no rank in the topology.
+    #[error("{device} has no device rank: {known} devices of this process have one")]
+    UnknownDevice {
+        /// The device.
+        device: Device,
+        /// How many devices have a rank.
+        known: usize,
+    },
+    /// Nobody has opened the stream.
+    #[error("stream {:#x} of {} is not known: open it before its first use", .0.handle, .0.device)]
+    UnknownStream(StreamKey),
+    /// The stream was opened before, as another kind.
+    #[error("stream {:#x} of {} is open already, as another kind of stream", .0.handle, .0.device)]
+    StreamDiffers(StreamKey),
+    /// This thread has begun a launch on the stream and has not finished it.
+    #[error(
+        "a launch on stream {:#x} of {} was begun and not finished: finish it before the next call \
+         on that stream", .0.handle, .0.device
+    )]
+    LaunchUnfinished(StreamKey),
+    /// The launch was finished before.
+    #[error("launch {number} was finished already")]
+    LaunchFinished {
+        /// Its number.
+        number: u32,
+    },
+    /// Two devices were given the same rank, or one outside the topology.
+    #[error(
+        "topology.device_ranks gives {device} the rank {rank}, which is {why}; each device needs \
+         a rank of its own below topology.num_devices = {devices}"
+    )]
+    BadRank {
+        /// The device.
+        device: Device,
+        /// The rank it was given.
+        rank: DeviceRank,
+        /// What is wrong with it.
+        why: &'static str,
+        /// How many devices the topology has.
+        devices: u32,
+    },
+    /// Rows do not fit into the state region.
+    #[error(
+        "{room} bytes are left for clock rows on {device}, {least} are needed; make \
+         clock.snapshot_memory or clock.private_memory smaller"
+    )]
+    NoRoomForRows {
+        /// The device.
+        device: Device,
+        /// Bytes left in its state region.
+        room: u64,
+        /// Bytes that a single stream needs.
+        least: u64,
+    },
+    /// The thread ids cannot be divided.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
+    /// The state region cannot be laid out.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    /// Memory could not be had.
+    #[error(transparent)]
+    Memory(#[from] gsan_vmm::Error),
+    /// The backend refused.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+}

@@ -1,0 +1,89 @@
+//! Events: what they remember of a stream, and who waits for them.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustc_hash::FxHashMap;
+
+use crate::error::Error;
+use crate::host::Edge;
+use crate::ordering::Ordering;
+use crate::rows::Knowledge;
+use crate::stream::StreamKey;
+
+/// What each event remembers, by the program's handle.
+#[derive(Default)]
+pub(crate) struct Events {
+    recorded: RwLock<FxHashMap<u64, Arc<Knowledge>>>,
+}
+
+impl Events {
+    pub(crate) fn get(&self, event: u64) -> Option<Arc<Knowledge>> {
+        let recorded = self.recorded.read().unwrap_or_else(PoisonError::into_inner);
+        recorded.get(&event).cloned()
+    }
+
+    fn set(&self, event: u64, knowledge: Arc<Knowledge>) {
+        let old = {
+            let mut recorded = self
+                .recorded
+                .write()
+                .unwrap_or_else(PoisonError::into_inner);
+            recorded.insert(event, knowledge)
+        };
+        // Rows that nobody names any more go back outside the lock.
+        drop(old);
+    }
+
+    fn forget(&self, event: u64) {
+        let old = {
+            let mut recorded = self
+                .recorded
+                .write()
+                .unwrap_or_else(PoisonError::into_inner);
+            recorded.remove(&event)
+        };
+        drop(old);
+    }
+}
+
+impl Ordering {
+    /// An event was recorded on a stream. Whoever waited for an earlier record is not affected.
+    ///
+    /// # Errors
+    /// When the stream is not known, or a launch of this thread on it is unfinished.
+    pub fn record_event(&self, event: u64, key: StreamKey) -> Result<(), Error> {
+        let stream = self.inner.stream(key)?;
+        let knowledge = self.inner.knowledge(&stream)?;
+        self.inner.events.set(event, knowledge);
+        Ok(())
+    }
+
+    /// A stream waits for the newest record of an event.
+    ///
+    /// # Errors
+    /// When the stream is not known, or a launch of this thread on it is unfinished.
+    pub fn wait_event(&self, key: StreamKey, event: u64) -> Result<Edge, Error> {
+        let stream = self.inner.stream(key)?;
+        let Some(recorded) = self.inner.events.get(event) else {
+            return Ok(Edge::NeverRecorded);
+        };
+        self.inner.add_edge(&stream, recorded)?;
+        Ok(Edge::Added)
+    }
+
+    /// A stream waits for everything that another one was given so far.
+    ///
+    /// # Errors
+    /// When a stream is not known, or a launch of this thread on it is unfinished.
+    pub fn wait_stream(&self, waiting: StreamKey, awaited: StreamKey) -> Result<(), Error> {
+        let waiting = self.inner.stream(waiting)?;
+        let awaited = self.inner.stream(awaited)?;
+        let knowledge = self.inner.knowledge(&awaited)?;
+        self.inner.add_edge(&waiting, knowledge)
+    }
+
+    /// An event was destroyed: nobody waits for it any more.
+    pub fn forget_event(&self, event: u64) {
+        self.inner.events.forget(event);
+    }
+}

@@ -1,0 +1,48 @@
+//! The work that the ordering itself puts into streams.
+//!
+//! It is a list of steps over memory of the state region. On a GPU a kernel does them, on the host
+//! backend a function of the same meaning ([`HostKernels`]).
+
+use std::fmt;
+
+use gsan_vmm::backend::{Device, Result, Stream};
+
+mod host;
+
+pub use host::HostKernels;
+
+/// A step. Addresses are those of devices; those of rows lie in state regions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Merges clock entries into others.
+    Merge {
+        /// The first entry merged into.
+        target: u64,
+        /// The first entry merged from.
+        source: u64,
+        /// How many there are.
+        entries: u32,
+        /// A word that is 0 while the source is empty; 0: there is none.
+        source_filled: u64,
+        /// A word that is set to 1 when an entry was merged; 0: there is none.
+        target_filled: u64,
+    },
+    /// Writes words.
+    Words {
+        /// Where the first one goes.
+        address: u64,
+        /// The words.
+        words: Box<[u64]>,
+    },
+}
+
+/// Runs steps on streams.
+pub trait Kernels: Send + Sync + fmt::Debug {
+    /// Gives `steps` to a stream of `device`, as one piece of work: they are done in order, after
+    /// everything that the stream was given before.
+    ///
+    /// # Errors
+    /// When the stream is not one of the backend's, or the device fails. The stream was given
+    /// nothing then.
+    fn run(&self, device: Device, stream: Stream, steps: Vec<Step>) -> Result<()>;
+}

@@ -1,0 +1,461 @@
+//! Launches, from the choice of their rows until they were given to their stream.
+
+use std::sync::Arc;
+use std::sync::PoisonError;
+
+use gsan_core::layout::{LaunchDescriptor, Overtaken, launch_flags};
+use gsan_vmm::backend::Device;
+use smallvec::SmallVec;
+
+use crate::blocks::Entry;
+use crate::error::Error;
+use crate::kernels::Step;
+use crate::launch_log::LaunchRecord;
+use crate::ordering::{AtomicCounts, DeviceState, Inner, Ordering};
+use crate::rows::Knowledge;
+use crate::state::entries;
+use crate::stream::{Entered, Join, Retired, Start, Stream, StreamKey, StreamKind, StreamState};
+
+/// How much may be retired before the stream gets a fence for it alone.
+const MOST_RETIRED: usize = 16;
+
+/// A launch, as the program makes it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LaunchInfo {
+    /// The kernel's number in the table of names; 0: it has none.
+    pub kernel: u32,
+    /// The grid, in CTAs. A launch without CTAs is none: it is taken back.
+    pub grid: [u32; 3],
+    /// Launched with the programmatic attribute.
+    pub programmatic: bool,
+    /// The kernel contains synchronisation that nobody reports.
+    pub opaque: bool,
+}
+
+/// A launch that was begun. Nobody else uses its stream until it is finished; dropping it takes it
+/// back.
+pub struct Launch {
+    inner: Arc<Inner>,
+    stream: Arc<Stream>,
+    /// Blocking streams, which wait for a launch of the legacy default stream.
+    held: Vec<Arc<Stream>>,
+    chosen: Option<Chosen>,
+    number: u32,
+    finished: bool,
+}
+
+/// What was chosen for a launch.
+struct Chosen {
+    entry: Entry,
+    start: Start,
+    record: LaunchRecord,
+    ctas: u32,
+}
+
+impl Launch {
+    /// Where the kernel finds the descriptors; 0: it runs unchecked.
+    pub fn table(&self) -> u64 {
+        self.chosen.as_ref().map_or(0, |chosen| chosen.entry.table)
+    }
+
+    /// The kernel's launch index: the entry of the table, and above it the number plus 1.
+    pub fn index(&self) -> u64 {
+        self.chosen.as_ref().map_or(0, |chosen| {
+            let hint = u64::from(chosen.entry.number) + 1;
+            hint << launch_flags::INDEX_NUMBER_SHIFT | u64::from(chosen.entry.index)
+        })
+    }
+
+    /// Its number on its device.
+    pub const fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// The launch was given to its stream (`submitted`), or failed and never will be.
+    ///
+    /// # Errors
+    /// When it was finished before.
+    pub fn finish(&mut self, submitted: bool) -> Result<(), Error> {
+        if self.finished {
+            return Err(Error::LaunchFinished {
+                number: self.number,
+            });
+        }
+        self.finished = true;
+        let mut state = self.stream.reenter();
+        let counts = &self.inner.counts;
+        match self.chosen.take() {
+            Some(chosen) if submitted && chosen.ctas > 0 => {
+                let device = &self.inner.devices[self.stream.device];
+                device.log.enter(&chosen.record);
+                state.submitted(&chosen.start, chosen.entry.state, chosen.ctas);
+                AtomicCounts::add(&counts.launches);
+                self.stream.changed();
+            }
+            Some(chosen) => {
+                state.turn.give_back(chosen.start.after);
+                if let Some(block) = &mut state.block {
+                    block.take_back(&chosen.entry);
+                }
+                AtomicCounts::add(&counts.taken_back);
+            }
+            None if submitted => AtomicCounts::add(&counts.unchecked),
+            None => AtomicCounts::add(&counts.taken_back),
+        }
+        self.stream.leave(state);
+        release(&self.held);
+        Ok(())
+    }
+}
+
+impl Drop for Launch {
+    fn drop(&mut self) {
+        let _ = self.finish(false);
+    }
+}
+
+fn release(held: &[Arc<Stream>]) {
+    for stream in held {
+        stream.leave(stream.reenter());
+    }
+}
+
+impl Ordering {
+    /// Begins a launch on a stream: chooses what it starts after and where its completion goes. The
+    /// stream is kept until [`Launch::finish`].
+    ///
+    /// # Errors
+    /// When the stream is not known, a launch of this thread on it is unfinished, or the backend
+    /// fails.
+    pub fn begin_launch(&self, key: StreamKey, info: &LaunchInfo) -> Result<Launch, Error> {
+        let inner = &self.inner;
+        let stream = inner.stream(key)?;
+        let (mut state, held) = inner.occupy(&stream)?;
+        let chosen = inner.choose(&stream, &mut state, info);
+        let chosen = match chosen {
+            Ok(chosen) => chosen,
+            Err(error) => {
+                stream.leave(state);
+                release(&held);
+                return Err(error);
+            }
+        };
+        state.keep();
+        Ok(Launch {
+            inner: Arc::clone(inner),
+            stream,
+            held,
+            number: chosen.as_ref().map_or(0, |chosen| chosen.entry.number),
+            chosen,
+            finished: false,
+        })
+    }
+
+    /// What is remembered of a launch of a device.
+    ///
+    /// # Errors
+    /// When the device has no rank.
+    pub fn launch_record(
+        &self,
+        device: Device,
+        number: u32,
+    ) -> Result<Option<LaunchRecord>, Error> {
+        Ok(self.inner.device(device)?.log.find(number))
+    }
+}
+
+impl Inner {
+    /// Enters a stream whose implicit edges have been taken in; with it, a legacy default stream
+    /// gets hold of all streams that wait for it.
+    fn occupy<'s>(
+        &self,
+        stream: &'s Arc<Stream>,
+    ) -> Result<(Entered<'s>, Vec<Arc<Stream>>), Error> {
+        let device = &self.devices[stream.device];
+        match stream.kind {
+            StreamKind::NonBlocking => Ok((stream.enter()?, Vec::new())),
+            StreamKind::Blocking => loop {
+                let legacy = device.legacy();
+                let mut state = stream.enter()?;
+                let Some((legacy, version)) = legacy else {
+                    return Ok((state, Vec::new()));
+                };
+                if state.seen.first() == Some(&version) {
+                    // It cannot launch while this stream is entered.
+                    if legacy.version() == version {
+                        return Ok((state, Vec::new()));
+                    }
+                    continue;
+                }
+                // No two streams are locked at once.
+                drop(state);
+                let knowledge = legacy.enter()?.at_newest_action();
+                state = stream.enter()?;
+                state.pending.push(knowledge);
+                state.seen.resize(1, 0);
+                state.seen[0] = version;
+            },
+            StreamKind::Legacy => {
+                stream.enter()?.keep();
+                let held: Vec<Arc<Stream>> = {
+                    let blocking = device.blocking.read();
+                    blocking.unwrap_or_else(PoisonError::into_inner).clone()
+                };
+                for (at, blocking) in held.iter().enumerate() {
+                    let mut entered = match blocking.enter() {
+                        Ok(entered) => entered,
+                        Err(error) => {
+                            release(&held[..at]);
+                            stream.leave(stream.reenter());
+                            return Err(error);
+                        }
+                    };
+                    let version = blocking.version();
+                    let mut own = stream.reenter();
+                    if own.seen.len() < held.len() {
+                        own.seen.resize(held.len(), 0);
+                    }
+                    if own.seen[at] != version {
+                        own.seen[at] = version;
+                        let knowledge = entered.knowledge();
+                        own.wait_implicitly(knowledge);
+                    }
+                    drop(own);
+                    entered.keep();
+                }
+                Ok((stream.reenter(), held))
+            }
+        }
+    }
+
+    /// What is ordered before a record on `stream` now.
+    pub(crate) fn knowledge(&self, stream: &Arc<Stream>) -> Result<Arc<Knowledge>, Error> {
+        let (mut state, held) = self.occupy(stream)?;
+        let knowledge = state.knowledge();
+        if state.acted() {
+            // Streams that wait for this one now wait for what it waits for.
+            stream.changed();
+        }
+        self.vacate(stream, state, &held);
+        Ok(knowledge)
+    }
+
+    /// What comes next on `stream` starts after `edge`.
+    pub(crate) fn add_edge(&self, stream: &Arc<Stream>, edge: Arc<Knowledge>) -> Result<(), Error> {
+        let (mut state, held) = self.occupy(stream)?;
+        let last = state.pending.last();
+        if !last.is_some_and(|last| Arc::ptr_eq(last, &edge)) {
+            state.pending.push(edge);
+        }
+        state.acted();
+        stream.changed();
+        self.vacate(stream, state, &held);
+        Ok(())
+    }
+
+    fn vacate(&self, stream: &Stream, state: Entered<'_>, held: &[Arc<Stream>]) {
+        if stream.kind == StreamKind::Legacy {
+            stream.leave(state);
+            release(held);
+        }
+    }
+
+    /// Chooses rows and a descriptor; `None` when there is no memory for them.
+    fn choose(
+        &self,
+        stream: &Stream,
+        state: &mut StreamState,
+        info: &LaunchInfo,
+    ) -> Result<Option<Chosen>, Error> {
+        let device = &self.devices[stream.device];
+        if !self.pay(device, stream, state)? {
+            return Ok(None);
+        }
+        let news = self.host.news(state.host_seen);
+        let host = news.as_ref().map(|(_, known)| known.as_ref());
+        let Ok(mut start) = state.start(host, info.programmatic) else {
+            return Ok(None);
+        };
+        if let Some((version, _)) = news {
+            state.host_seen = version;
+        }
+        if let Some(join) = start.join.take() {
+            AtomicCounts::add(&self.counts.joins);
+            state.owed = steps(device, state.bank, &join);
+            self.pay_steps(stream, state)
+                .inspect_err(|_| state.turn.give_back(start.after))?;
+        }
+        let entry = state.block.as_mut().and_then(crate::blocks::Block::next);
+        let Some(entry) = entry else {
+            state.turn.give_back(start.after);
+            return Ok(None);
+        };
+        let [x, y, z] = info.grid;
+        let ctas = x.saturating_mul(y).saturating_mul(z);
+        self.describe(device, stream, state, &start, &entry, info, ctas);
+        let record = LaunchRecord {
+            number: entry.number,
+            kernel: info.kernel,
+            stream: stream.number,
+            grid: info.grid,
+        };
+        Ok(Some(Chosen {
+            entry,
+            start,
+            record,
+            ctas,
+        }))
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "all of it goes into one descriptor"
+    )]
+    fn describe(
+        &self,
+        device: &DeviceState,
+        stream: &Stream,
+        state: &StreamState,
+        start: &Start,
+        entry: &Entry,
+        info: &LaunchInfo,
+        ctas: u32,
+    ) {
+        let region = &device.region;
+        let Some(block) = &state.block else {
+            return;
+        };
+        let mut flags = 0;
+        let mut overtaken: SmallVec<[Overtaken; 2]> = SmallVec::new();
+        if start.dependent {
+            flags |= launch_flags::DEPENDENT;
+            overtaken.extend(state.chain().iter().map(|chained| Overtaken {
+                own_row: chained.link.pair.own,
+                foreign_row: chained.link.pair.foreign,
+                state: chained.state,
+                ctas: chained.ctas,
+                reserved: 0,
+            }));
+            block.list(entry, &overtaken);
+        }
+        if info.opaque {
+            flags |= launch_flags::OPAQUE;
+        }
+        if state.shares_bank {
+            flags |= launch_flags::SHARED_BANK;
+        }
+        let count = overtaken.len() as u32;
+        block.describe(
+            entry,
+            &LaunchDescriptor {
+                own_row: start.before.own,
+                foreign_row: start.before.foreign,
+                named_rows: state.table.as_ref().map_or(0, |table| table.address),
+                own_done: start.after.own,
+                foreign_done: start.after.foreign,
+                overtaken: if count == 0 { 0 } else { entry.overtaken },
+                state: entry.state,
+                slot_masks: region.slot_masks(state.bank),
+                number: entry.number,
+                ctas,
+                flags,
+                kernel: info.kernel,
+                bank: state.bank,
+                bank_first: region.bank_first(state.bank),
+                overtaken_count: count,
+                waits_for: count,
+                generation: 0,
+                stream: stream.number,
+                grid: info.grid,
+                reserved: [0; 3],
+            },
+        );
+    }
+
+    /// Sees to it that the stream has a block with a launch left, and gives back what its launches
+    /// do not need any more. False when there is no memory for a block.
+    fn pay(
+        &self,
+        device: &DeviceState,
+        stream: &Stream,
+        state: &mut StreamState,
+    ) -> Result<bool, Error> {
+        self.pay_steps(stream, state)?;
+        let used_up = state.block.as_ref().is_none_or(|block| block.is_used_up());
+        if !used_up && state.retired.len() < MOST_RETIRED {
+            return Ok(true);
+        }
+        let (backend, region) = (&*self.backend, &device.region);
+        let mut gone = std::mem::take(&mut state.retired);
+        if used_up {
+            gone.extend(state.block.take().map(Retired::Block));
+        }
+        if !gone.is_empty() {
+            state.behind.push(backend, region, stream.queue, gone)?;
+        }
+        while let Some(gone) = state.behind.pop(backend)? {
+            for retired in gone {
+                if let Retired::Block(block) = retired {
+                    device.blocks.give_back(backend, region, block)?;
+                }
+            }
+        }
+        if used_up {
+            state.block = device.blocks.take(backend, region, &device.rows)?;
+        }
+        Ok(state.block.is_some())
+    }
+
+    /// Gives the stream the steps that it is owed.
+    fn pay_steps(&self, stream: &Stream, state: &mut StreamState) -> Result<(), Error> {
+        if state.owed.is_empty() {
+            return Ok(());
+        }
+        let steps = std::mem::take(&mut state.owed);
+        let device = stream.key.device;
+        let run = self.kernels.run(device, stream.queue, steps.clone());
+        Ok(run.inspect_err(|_| state.owed = steps)?)
+    }
+}
+
+/// The steps of a join into rows of `bank`.
+fn steps(device: &DeviceState, bank: u32, join: &Join) -> Vec<Step> {
+    let region = &device.region;
+    let slots = region.topology.slots();
+    let ids = region.topology.ids();
+    let target = join.target;
+    let mut steps = Vec::new();
+    let merge = |source, source_filled, target, target_filled, entries| Step::Merge {
+        target,
+        source,
+        entries,
+        source_filled,
+        target_filled,
+    };
+    for pair in &join.own {
+        steps.push(merge(pair.own, 0, target.own, 0, slots));
+        let (from, to) = (entries(pair.foreign), entries(target.foreign));
+        steps.push(merge(from, pair.foreign, to, target.foreign, ids));
+    }
+    for &foreign in &join.foreign {
+        let (from, to) = (entries(foreign), entries(target.foreign));
+        steps.push(merge(from, foreign, to, target.foreign, ids));
+    }
+    for &(of, row) in &join.folded {
+        steps.push(if of == bank {
+            merge(row, 0, target.own, 0, slots)
+        } else {
+            let first = entries(target.foreign) + 4 * u64::from(region.bank_first(of));
+            merge(row, 0, first, target.foreign, slots)
+        });
+    }
+    if let Some((address, rows)) = &join.table {
+        let mut words = rows.clone();
+        words.resize(region.topology.banks() as usize, 0);
+        steps.push(Step::Words {
+            address: *address,
+            words: words.into(),
+        });
+    }
+    steps
+}

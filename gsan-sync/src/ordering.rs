@@ -1,0 +1,310 @@
+//! The ordering of one process: its devices, streams and events.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+
+use gsan_core::compressed::topology::Topology;
+use gsan_core::ids::DeviceRank;
+use gsan_vmm::Allocator;
+use gsan_vmm::backend::{Backend, Device, Stream as Queue};
+use rustc_hash::FxHashMap;
+
+use crate::banks::Banks;
+use crate::blocks::Blocks;
+use crate::error::Error;
+use crate::event::Events;
+use crate::host::HostKnowledge;
+use crate::kernels::Kernels;
+use crate::launch_log::LaunchLog;
+use crate::rows::RowMemory;
+use crate::settings::Settings;
+use crate::state::{self, Region};
+use crate::stream::{Stream, StreamKey, StreamKind, StreamState};
+
+/// The ordering between the kernels of one process.
+///
+/// Any thread may call at any time. Calls about one stream wait for each other; a launch keeps its
+/// stream from its begin to its end.
+#[derive(Clone)]
+pub struct Ordering {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) kernels: Arc<dyn Kernels>,
+    pub(crate) settings: Settings,
+    pub(crate) topology: Topology,
+    /// By local number.
+    pub(crate) devices: Vec<DeviceState>,
+    streams: RwLock<FxHashMap<StreamKey, Arc<Stream>>>,
+    next_stream: AtomicU32,
+    next_lineage: AtomicU32,
+    pub(crate) events: Events,
+    pub(crate) host: HostKnowledge,
+    pub(crate) counts: AtomicCounts,
+}
+
+/// What is kept for each device.
+pub(crate) struct DeviceState {
+    pub(crate) region: Region,
+    pub(crate) rows: Arc<RowMemory>,
+    pub(crate) blocks: Blocks,
+    banks: Mutex<Banks>,
+    pub(crate) legacy: OnceLock<Arc<Stream>>,
+    /// Streams that the legacy default stream waits for, in the order of their numbers.
+    pub(crate) blocking: RwLock<Vec<Arc<Stream>>>,
+    pub(crate) log: LaunchLog,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct AtomicCounts {
+    pub(crate) launches: AtomicU64,
+    pub(crate) taken_back: AtomicU64,
+    pub(crate) joins: AtomicU64,
+    pub(crate) unchecked: AtomicU64,
+    pub(crate) shared_banks: AtomicU64,
+}
+
+/// Counts since the ordering was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Launches that were given to their streams.
+    pub launches: u64,
+    /// Launches that were begun and not given to their streams.
+    pub taken_back: u64,
+    /// How often rows had to be joined before a launch.
+    pub joins: u64,
+    /// Launches that were not checked because memory for clock rows was short.
+    pub unchecked: u64,
+    /// Streams that share a bank of thread ids with others.
+    pub shared_banks: u64,
+}
+
+impl Ordering {
+    /// Sets up the state of every device that `settings` give a rank. The backend of `allocator` is
+    /// the one that `kernels` run on.
+    ///
+    /// # Errors
+    /// When ranks contradict each other, the thread ids or the state regions do not suffice, or
+    /// there is no memory.
+    pub fn new(
+        settings: Settings,
+        allocator: &Arc<Allocator>,
+        kernels: Arc<dyn Kernels>,
+    ) -> Result<Ordering, Error> {
+        check_ranks(&settings)?;
+        let topology = state::topology(&settings)?;
+        let backend = Arc::clone(allocator.backend());
+        let mut devices: Vec<DeviceState> = Vec::new();
+        for (local, &rank) in settings.device_ranks.iter().enumerate() {
+            let device = Device(local as u32);
+            let made = Region::create(allocator, &settings, device, rank);
+            let region = made.inspect_err(|_| {
+                for made in &devices {
+                    let _ = allocator.release_state(made.region.rank);
+                }
+            })?;
+            devices.push(DeviceState {
+                rows: Arc::new(RowMemory::new(&region, Arc::clone(&backend))),
+                blocks: Blocks::new(),
+                banks: Mutex::new(Banks::new(&topology, rank)),
+                legacy: OnceLock::new(),
+                blocking: RwLock::default(),
+                log: LaunchLog::new(),
+                region,
+            });
+        }
+        Ok(Ordering {
+            inner: Arc::new(Inner {
+                backend,
+                kernels,
+                settings,
+                topology,
+                devices,
+                streams: RwLock::default(),
+                next_stream: AtomicU32::new(0),
+                next_lineage: AtomicU32::new(0),
+                events: Events::default(),
+                host: HostKnowledge::default(),
+                counts: AtomicCounts::default(),
+            }),
+        })
+    }
+
+    /// How it was set up.
+    pub fn settings(&self) -> &Settings {
+        &self.inner.settings
+    }
+
+    /// How thread ids are divided.
+    pub fn topology(&self) -> &Topology {
+        &self.inner.topology
+    }
+
+    /// The state region of a device, which kernels are given.
+    ///
+    /// # Errors
+    /// When the device has no rank.
+    pub fn state_region(&self, device: Device) -> Result<u64, Error> {
+        Ok(self.inner.device(device)?.region.base)
+    }
+
+    /// Makes a stream known. `queue` is what the backend calls it. Opening a stream again does
+    /// nothing: a handle that the program uses again continues the stream that had it before.
+    ///
+    /// # Errors
+    /// When the device has no rank, or the stream is open as another kind.
+    pub fn open_stream(&self, key: StreamKey, queue: Queue, kind: StreamKind) -> Result<(), Error> {
+        let inner = &*self.inner;
+        inner.device(key.device)?;
+        let mut streams = inner
+            .streams
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = streams.get(&key) {
+            let same = known.kind == kind;
+            return same.then_some(()).ok_or(Error::StreamDiffers(key));
+        }
+        let at = key.device.0 as usize;
+        let device = &inner.devices[at];
+        if kind == StreamKind::Legacy && device.legacy.get().is_some() {
+            return Err(Error::StreamDiffers(key));
+        }
+        let state = inner.new_stream_state(device)?;
+        let number = inner.next_stream.fetch_add(1, Relaxed);
+        let stream = Arc::new(Stream::new(key, queue, kind, (number, at), state));
+        match kind {
+            StreamKind::Legacy => {
+                let _ = device.legacy.set(Arc::clone(&stream));
+            }
+            StreamKind::Blocking => {
+                let mut blocking = device
+                    .blocking
+                    .write()
+                    .unwrap_or_else(PoisonError::into_inner);
+                blocking.push(Arc::clone(&stream));
+            }
+            StreamKind::NonBlocking => {}
+        }
+        streams.insert(key, stream);
+        Ok(())
+    }
+
+    /// Whether a stream is open.
+    pub fn knows_stream(&self, key: StreamKey) -> bool {
+        self.inner.stream(key).is_ok()
+    }
+
+    /// Counts since the ordering was made.
+    pub fn counts(&self) -> Counts {
+        let counts = &self.inner.counts;
+        Counts {
+            launches: counts.launches.load(Relaxed),
+            taken_back: counts.taken_back.load(Relaxed),
+            joins: counts.joins.load(Relaxed),
+            unchecked: counts.unchecked.load(Relaxed),
+            shared_banks: counts.shared_banks.load(Relaxed),
+        }
+    }
+
+    /// Whether launch numbers are half used up on some device.
+    pub fn numbers_are_half_worn(&self) -> bool {
+        let mut devices = self.inner.devices.iter();
+        devices.any(|device| device.blocks.is_half_worn())
+    }
+}
+
+impl Inner {
+    pub(crate) fn device(&self, device: Device) -> Result<&DeviceState, Error> {
+        let known = self.devices.len();
+        let found = self.devices.get(device.0 as usize);
+        found.ok_or(Error::UnknownDevice { device, known })
+    }
+
+    pub(crate) fn stream(&self, key: StreamKey) -> Result<Arc<Stream>, Error> {
+        let streams = self.streams.read().unwrap_or_else(PoisonError::into_inner);
+        let found = streams.get(&key).cloned();
+        found.ok_or(Error::UnknownStream(key))
+    }
+
+    /// The streams of one device, or of all.
+    pub(crate) fn streams(&self, device: Option<Device>) -> Vec<Arc<Stream>> {
+        let streams = self.streams.read().unwrap_or_else(PoisonError::into_inner);
+        let wanted = |s: &&Arc<Stream>| device.is_none_or(|device| s.key.device == device);
+        streams.values().filter(wanted).cloned().collect()
+    }
+
+    pub(crate) fn new_lineage(&self) -> u32 {
+        self.next_lineage.fetch_add(1, Relaxed)
+    }
+
+    fn new_stream_state(&self, device: &DeviceState) -> Result<StreamState, Error> {
+        let bank = device.banks().take();
+        if bank.1 {
+            self.counts.shared_banks.fetch_add(1, Relaxed);
+        }
+        let made = StreamState::new(self.new_lineage(), bank, &device.rows);
+        made.ok_or_else(|| {
+            device.banks().give_back(bank.0);
+            Error::NoRoomForRows {
+                device: device.region.device,
+                room: 0,
+                least: device.region.own_bytes() + device.region.foreign_bytes(),
+            }
+        })
+    }
+}
+
+impl DeviceState {
+    pub(crate) fn banks(&self) -> MutexGuard<'_, Banks> {
+        self.banks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The legacy default stream, and how far it has come.
+    pub(crate) fn legacy(&self) -> Option<(&Arc<Stream>, u64)> {
+        let legacy = self.legacy.get()?;
+        Some((legacy, legacy.version()))
+    }
+}
+
+fn check_ranks(settings: &Settings) -> Result<(), Error> {
+    for (local, &rank) in settings.device_ranks.iter().enumerate() {
+        let bad = |why| Error::BadRank {
+            device: Device(local as u32),
+            rank,
+            why,
+            devices: settings.devices,
+        };
+        if u32::from(rank.0) >= settings.devices {
+            return Err(bad("outside the topology"));
+        }
+        if settings.device_ranks[..local].contains(&rank) {
+            return Err(bad("taken by another device"));
+        }
+    }
+    Ok(())
+}
+
+impl AtomicCounts {
+    pub(crate) fn add(count: &AtomicU64) {
+        // Counts order nothing.
+        count.fetch_add(1, Relaxed);
+    }
+}
+
+/// Loads a version that says whether something has to be looked at.
+pub(crate) fn version(word: &AtomicU64) -> u64 {
+    word.load(Acquire)
+}
+
+/// The rank of a device, if it has one.
+impl Ordering {
+    /// The rank of a device.
+    ///
+    /// # Errors
+    /// When it has none.
+    pub fn rank(&self, device: Device) -> Result<DeviceRank, Error> {
+        Ok(self.inner.device(device)?.region.rank)
+    }
+}

@@ -1,0 +1,273 @@
+//! Memory of clock rows, and who may write them next.
+//!
+//! Rows only grow and are never cleared: a pair of rows goes back to the stream whose completions
+//! it held, where everything in it is long known. It is cleared only when it changes hands.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gsan_vmm::backend::{Backend, Device};
+
+use crate::state::Region;
+
+/// A row of one bank and a row over all ids, by their addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pair {
+    pub(crate) own: u64,
+    pub(crate) foreign: u64,
+}
+
+/// The rows of one device.
+pub(crate) struct RowMemory {
+    backend: Arc<dyn Backend>,
+    device: Device,
+    own_bytes: u64,
+    pair_bytes: u64,
+    table_bytes: u64,
+    /// What streams that exist already leave for new ones.
+    reserve: u64,
+    state: Mutex<RowState>,
+}
+
+struct RowState {
+    next: u64,
+    end: u64,
+    /// Pairs whose stream is gone; to be cleared before they are used again.
+    left: Vec<Pair>,
+    tables: Vec<u64>,
+}
+
+/// How many pairs a stream may have though memory is short: the frontier, the completions of
+/// launches that may be overtaken, and one that is filled next.
+const FEW: usize = 4;
+
+impl RowMemory {
+    pub(crate) fn new(region: &Region, backend: Arc<dyn Backend>) -> RowMemory {
+        RowMemory {
+            backend,
+            device: region.device,
+            own_bytes: region.own_bytes(),
+            pair_bytes: region.own_bytes() + region.foreign_bytes(),
+            table_bytes: region.table_bytes(),
+            reserve: (region.end - region.rows) / 4,
+            state: Mutex::new(RowState {
+                next: region.rows,
+                end: region.end,
+                left: Vec::new(),
+                tables: Vec::new(),
+            }),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, RowState> {
+        // Every change is a single push, pop or store.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `bytes` bytes of zeroes, for good.
+    pub(crate) fn area(&self, bytes: u64) -> Option<u64> {
+        let mut state = self.lock();
+        let address = state.next;
+        if bytes > state.end - address {
+            return None;
+        }
+        state.next += bytes;
+        Some(address)
+    }
+
+    /// A pair of empty rows, for somebody who has `has` of them.
+    fn pair(&self, has: usize) -> Option<Pair> {
+        let left = {
+            let mut state = self.lock();
+            let room = state.end - state.next;
+            let enough = has < FEW || room >= self.reserve;
+            if enough && room >= self.pair_bytes {
+                let own = state.next;
+                state.next += self.pair_bytes;
+                return Some(Pair {
+                    own,
+                    foreign: own + self.own_bytes,
+                });
+            }
+            state.left.pop()?
+        };
+        match self.backend.fill(self.device, left.own, self.pair_bytes, 0) {
+            Ok(()) => Some(left),
+            Err(error) => {
+                tracing::warn!(%error, "rows cannot be cleared and stay unused");
+                None
+            }
+        }
+    }
+
+    /// Memory of a table of rows.
+    pub(crate) fn table(self: &Arc<Self>) -> Option<Table> {
+        let known = self.lock().tables.pop();
+        let address = known.or_else(|| self.area(self.table_bytes))?;
+        Some(Table {
+            address,
+            memory: Arc::clone(self),
+        })
+    }
+}
+
+/// A table of addresses of rows by bank, in device memory.
+pub(crate) struct Table {
+    pub(crate) address: u64,
+    memory: Arc<RowMemory>,
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        self.memory.lock().tables.push(self.address);
+    }
+}
+
+/// The pairs of one stream, or of whatever else fills them in one order.
+pub(crate) struct Turn {
+    memory: Arc<RowMemory>,
+    state: Mutex<TurnState>,
+}
+
+#[derive(Default)]
+struct TurnState {
+    free: Vec<Pair>,
+    /// How many pairs it has, those in use included.
+    pairs: usize,
+}
+
+impl Turn {
+    pub(crate) fn new(memory: &Arc<RowMemory>) -> Arc<Turn> {
+        Arc::new(Turn {
+            memory: Arc::clone(memory),
+            state: Mutex::default(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, TurnState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A pair that nobody reads any more.
+    pub(crate) fn take(&self) -> Option<Pair> {
+        let mut state = self.lock();
+        if let Some(pair) = state.free.pop() {
+            return Some(pair);
+        }
+        let pair = self.memory.pair(state.pairs)?;
+        state.pairs += 1;
+        Some(pair)
+    }
+
+    /// Memory of a table of rows.
+    pub(crate) fn table(&self) -> Option<Table> {
+        self.memory.table()
+    }
+
+    /// Gives a pair back.
+    pub(crate) fn give_back(&self, pair: Pair) {
+        self.lock().free.push(pair);
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        self.memory.lock().left.append(&mut state.free);
+    }
+}
+
+/// What was completed at one point of a lineage: a stream's launches, in their order.
+///
+/// It is pinned: as long as this exists, nobody writes the rows.
+pub(crate) struct Completion {
+    pub(crate) lineage: u32,
+    pub(crate) mark: Mark,
+    pub(crate) bank: u32,
+    pub(crate) pair: Pair,
+    turn: Arc<Turn>,
+    /// The stream has taken the rows back for want of others, and they grow.
+    taken: AtomicBool,
+}
+
+/// A point of a lineage, and what of the lineage comes before it: everything up to `base`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub(crate) last: u64,
+    pub(crate) base: u64,
+}
+
+impl Mark {
+    pub(crate) const fn covers(self, other: Mark) -> bool {
+        other.last == self.last || other.last <= self.base
+    }
+
+    /// Everything up to here comes before it or is it.
+    pub(crate) const fn up_to(self) -> u64 {
+        if self.last == self.base + 1 {
+            self.last
+        } else {
+            self.base
+        }
+    }
+}
+
+impl Completion {
+    pub(crate) fn new(
+        (lineage, mark): (u32, Mark),
+        bank: u32,
+        pair: Pair,
+        turn: &Arc<Turn>,
+    ) -> Arc<Completion> {
+        Arc::new(Completion {
+            lineage,
+            mark,
+            bank,
+            pair,
+            turn: Arc::clone(turn),
+            taken: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn covers(&self, other: &Completion) -> bool {
+        self.lineage == other.lineage && self.mark.covers(other.mark)
+    }
+
+    /// Takes the rows although they are named: from now on they grow with later launches. False
+    /// if that was done before.
+    pub(crate) fn take(&self) -> bool {
+        !self.taken.swap(true, Relaxed)
+    }
+}
+
+impl Drop for Completion {
+    fn drop(&mut self) {
+        if !*self.taken.get_mut() {
+            self.turn.give_back(self.pair);
+        }
+    }
+}
+
+/// What is ordered before a point of the program, as completions none of which covers another.
+#[derive(Clone, Default)]
+pub(crate) struct Knowledge {
+    pub(crate) completions: Vec<Arc<Completion>>,
+}
+
+impl Knowledge {
+    /// Adds a completion. Returns whether it was news.
+    pub(crate) fn add(&mut self, new: &Arc<Completion>) -> bool {
+        if self.completions.iter().any(|known| known.covers(new)) {
+            return false;
+        }
+        self.completions.retain(|known| !new.covers(known));
+        self.completions.push(Arc::clone(new));
+        true
+    }
+
+    /// Adds everything that `other` has. Returns whether any of it was news.
+    pub(crate) fn join(&mut self, other: &Knowledge) -> bool {
+        let news = other.completions.iter().map(|new| self.add(new));
+        news.fold(false, |any, news| any | news)
+    }
+}

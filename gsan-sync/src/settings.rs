@@ -1,0 +1,55 @@
+//! What has to be known before the first launch, and cannot change afterwards.
+
+use gsan_core::ids::DeviceRank;
+
+/// How the state of all devices is set up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The rank of each device of this process, by its local number.
+    pub device_ranks: Vec<DeviceRank>,
+    /// How many devices the topology has, over all processes.
+    pub devices: u32,
+    /// The most SMs that a device of the topology has.
+    pub sms: u32,
+    /// Slots per SM in each bank, at most.
+    pub slots_per_sm: u32,
+    /// Banks of each device, at most.
+    pub most_banks: u32,
+    /// Publications kept per device.
+    pub publications: u32,
+    /// Bytes for snapshots per device.
+    pub snapshot_bytes: u64,
+    /// Bytes for private clocks per device.
+    pub private_bytes: u64,
+    /// Bytes for clock rows per device, at most; what the state region has left is the limit.
+    pub row_bytes: u64,
+    /// The seed of the reservoir.
+    pub seed: u32,
+    /// Where devices find the race ring; 0: races are not told.
+    pub race_ring: u64,
+    /// Addresses of real memory from here on are write-once; 0: none are.
+    pub write_once: u64,
+    /// `GSAN_STATE_HALT_*`.
+    pub flags: u32,
+}
+
+impl Default for Settings {
+    /// One device with as many SMs as an H200, and the sizes that the configuration has by default.
+    fn default() -> Settings {
+        Settings {
+            device_ranks: vec![DeviceRank(0)],
+            devices: 1,
+            sms: 132,
+            slots_per_sm: 16,
+            most_banks: u32::MAX,
+            publications: 65_536,
+            snapshot_bytes: 256 << 20,
+            private_bytes: 256 << 20,
+            row_bytes: u64::MAX,
+            seed: 0,
+            race_ring: 0,
+            write_once: 0,
+            flags: 0,
+        }
+    }
+}

@@ -1,0 +1,444 @@
+//! A machine without a GPU: the host backend, the device library built for the host, and kernels as
+//! lists of accesses.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, LazyLock, Mutex};
+
+use bytemuck::Zeroable;
+use gsan_core::atomics::Native;
+use gsan_core::clock::ClockEntry;
+use gsan_core::compressed::topology::Place;
+use gsan_core::ids::DeviceRank;
+use gsan_core::layout::{LaunchDescriptor, RaceEntry, RaceRing, RowHeader};
+use gsan_core::race_ring::RaceReader;
+use gsan_sync::{HostKernels, LaunchInfo, Ordering, Settings, StreamKey, StreamKind};
+use gsan_vmm::backend::host::{HostBackend, HostOptions, View};
+use gsan_vmm::backend::{Backend, Device, Stream};
+use gsan_vmm::{Allocator, Options};
+use libloading::Library;
+
+type Ring<'m> = gsan_core::race_ring::RaceRing<'m, Native>;
+
+const RING_ENTRIES: u64 = 4096;
+
+/// The functions of `device.cc`.
+struct Functions {
+    start: unsafe extern "C" fn(u64, u32, u64, u64, u64),
+    exit: unsafe extern "C" fn(u64, u32),
+    wait: unsafe extern "C" fn(u64, u32),
+    access: unsafe extern "C" fn(u64, u32, u32, u64, u32, u32),
+    add: unsafe extern "C" fn(u64, u32, u64, u32, u32, u32),
+    _library: Library,
+}
+
+static FUNCTIONS: LazyLock<Functions> = LazyLock::new(|| {
+    // SAFETY: the library was built from sources of this repository; loading it runs nothing.
+    let library = unsafe { Library::new(library()) }.unwrap();
+    // SAFETY: the types are those of the functions in `device.cc`.
+    unsafe {
+        Functions {
+            start: *library.get(b"gsan_test_start\0").unwrap(),
+            exit: *library.get(b"gsan_test_exit\0").unwrap(),
+            wait: *library.get(b"gsan_test_wait\0").unwrap(),
+            access: *library.get(b"gsan_test_access\0").unwrap(),
+            add: *library.get(b"gsan_test_add\0").unwrap(),
+            _library: library,
+        }
+    }
+});
+
+/// The device sources as a shared library, compiled unless a build of the same sources is there.
+fn library() -> PathBuf {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let device = top.join("../gsan-device");
+    let include = [device.join("include"), top.join("../gsan-core/include")];
+    let source = top.join("tests/host/device.cc");
+    let mut arguments: Vec<String> = [
+        "-std=c++17",
+        "-O1",
+        "-shared",
+        "-fPIC",
+        "-Wno-unknown-pragmas",
+        "-DGSAN_HOST",
+        "-DGSAN_RECORDS=4",
+    ]
+    .map(String::from)
+    .to_vec();
+    for path in &include {
+        arguments.extend(["-I".into(), path.display().to_string()]);
+    }
+    arguments.push(source.display().to_string());
+
+    let mut hasher = DefaultHasher::new();
+    arguments.hash(&mut hasher);
+    let mut sources = vec![source, device.join("device/triton.cu")];
+    for path in &include {
+        let files = path.join("gsan").read_dir().unwrap();
+        sources.extend(files.map(|file| file.unwrap().path()));
+    }
+    sources.sort();
+    for source in sources {
+        std::fs::read(source).unwrap().hash(&mut hasher);
+    }
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let library = place.join(format!("libdevice-{:016x}.so", hasher.finish()));
+    if !library.exists() {
+        // Tests are processes of their own and may build at the same time.
+        let new = tempfile::NamedTempFile::new_in(place)
+            .unwrap()
+            .into_temp_path();
+        let output = Command::new("c++")
+            .args(&arguments)
+            .arg("-o")
+            .arg(&new)
+            .output()
+            .expect("a C++ compiler named c++ is installed");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        new.persist(&library).unwrap();
+    }
+    library
+}
+
+/// What a CTA does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Do {
+    /// Writes the granule of this number.
+    Write(u32),
+    /// Reads it.
+    Read(u32),
+    /// `griddepcontrol.wait`.
+    Wait,
+    /// An atomic add on the granule, acquire and release, at `gpu` scope.
+    Add(u32),
+}
+
+/// Which earlier launch and which later one race on which granule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Found {
+    pub(crate) earlier: u32,
+    pub(crate) later: u32,
+    pub(crate) granule: u32,
+}
+
+/// SMs that nobody runs on.
+struct Sms {
+    free: Mutex<Vec<u32>>,
+    freed: Condvar,
+}
+
+/// The machine.
+pub(crate) struct Gpu {
+    pub(crate) ordering: Ordering,
+    pub(crate) allocator: Arc<Allocator>,
+    pub(crate) backend: Arc<HostBackend>,
+    memory: u64,
+    ring: Vec<AtomicU64>,
+    sms: Arc<Vec<Sms>>,
+    views: BTreeMap<u16, View>,
+}
+
+impl Drop for Gpu {
+    fn drop(&mut self) {
+        // Work that is still queued reads the memory.
+        self.backend.hold(false);
+        self.backend.run_all();
+    }
+}
+
+/// A small device: 4 SMs with 2 slots each.
+pub(crate) fn settings() -> Settings {
+    Settings {
+        sms: 4,
+        slots_per_sm: 2,
+        most_banks: 12,
+        publications: 64,
+        snapshot_bytes: 1 << 16,
+        private_bytes: 1 << 16,
+        row_bytes: 4 << 20,
+        ..Settings::default()
+    }
+}
+
+pub(crate) const GPU: Device = Device(0);
+
+pub(crate) fn key(handle: u64) -> StreamKey {
+    StreamKey {
+        device: GPU,
+        handle,
+    }
+}
+
+impl Gpu {
+    pub(crate) fn new() -> Gpu {
+        Gpu::with(settings())
+    }
+
+    pub(crate) fn with(mut settings: Settings) -> Gpu {
+        let devices = settings.device_ranks.len() as u32;
+        let backend = HostBackend::new(HostOptions {
+            devices,
+            memory: 1 << 40,
+            granularity: 4096,
+        });
+        let backend = Arc::new(backend.unwrap());
+        let options = Options {
+            reserve: 1 << 30,
+            ..Options::default()
+        };
+        let allocator = Allocator::new(Arc::clone(&backend) as Arc<dyn Backend>, options);
+        let allocator = Arc::new(allocator.unwrap());
+        let words = Ring::words(RING_ENTRIES) as usize;
+        let ring: Vec<AtomicU64> = (0..words + 16).map(|_| AtomicU64::new(0)).collect();
+        let head = RaceRing {
+            capacity: RING_ENTRIES,
+            ..Zeroable::zeroed()
+        };
+        let first = ring_start(&ring);
+        for (at, &word) in bytemuck::cast_slice::<_, u64>(bytemuck::bytes_of(&head))
+            .iter()
+            .enumerate()
+        {
+            ring[first + at].store(word, Relaxed);
+        }
+        settings.race_ring = ring[first..].as_ptr().expose_provenance() as u64;
+        let kernels = HostKernels::new(Arc::clone(&backend), Arc::clone(&allocator));
+        let sms = (0..settings.devices)
+            .map(|_| Sms {
+                free: Mutex::new((0..settings.sms).rev().collect()),
+                freed: Condvar::new(),
+            })
+            .collect();
+        let ordering = Ordering::new(settings, &allocator, Arc::new(kernels)).unwrap();
+        let memory = allocator.allocate(1 << 20, GPU).unwrap();
+        let views = (0..32)
+            .filter_map(|rank| {
+                let (address, bytes) = allocator.state(DeviceRank(rank))?;
+                Some((rank, backend.view(address, bytes).unwrap()))
+            })
+            .collect();
+        Gpu {
+            ordering,
+            allocator,
+            backend,
+            memory,
+            ring,
+            sms: Arc::new(sms),
+            views,
+        }
+    }
+
+    /// Opens a non-blocking stream.
+    pub(crate) fn open(&self, handle: u64) -> StreamKey {
+        self.open_as(GPU, handle, StreamKind::NonBlocking)
+    }
+
+    pub(crate) fn open_as(&self, device: Device, handle: u64, kind: StreamKind) -> StreamKey {
+        let key = StreamKey { device, handle };
+        let queue = queue(handle);
+        self.ordering.open_stream(key, queue, kind).unwrap();
+        key
+    }
+
+    /// Launches one CTA that does `what`. Returns the launch's number.
+    pub(crate) fn launch(&self, stream: StreamKey, what: &[Do]) -> u32 {
+        self.launch_as(stream, false, &[what])
+    }
+
+    /// Launches a CTA for each list, one after the other on SM 0 upwards.
+    pub(crate) fn launch_as(&self, stream: StreamKey, programmatic: bool, ctas: &[&[Do]]) -> u32 {
+        let info = LaunchInfo {
+            kernel: 1,
+            grid: [ctas.len() as u32, 1, 1],
+            programmatic,
+            opaque: false,
+        };
+        let mut launch = self.ordering.begin_launch(stream, &info).unwrap();
+        let number = launch.number();
+        self.enqueue(stream, (launch.table(), launch.index()), ctas);
+        launch.finish(true).unwrap();
+        number
+    }
+
+    /// Gives a kernel to a stream.
+    pub(crate) fn enqueue(&self, stream: StreamKey, launch: (u64, u64), ctas: &[&[Do]]) {
+        let kernel = self.kernel(stream.device, launch, ctas);
+        let queue = queue(stream.handle);
+        self.backend.enqueue(stream.device, queue, kernel).unwrap();
+    }
+
+    /// A kernel as a function.
+    pub(crate) fn kernel(
+        &self,
+        device: Device,
+        (table, index): (u64, u64),
+        ctas: &[&[Do]],
+    ) -> impl FnOnce() + Send + 'static {
+        let globals = self.ordering.state_region(device).unwrap();
+        let rank = self.ordering.rank(device).unwrap();
+        let (sms, memory) = (Arc::clone(&self.sms), self.memory);
+        let ctas: Vec<Vec<Do>> = ctas.iter().map(|what| what.to_vec()).collect();
+        move || {
+            for (at, what) in ctas.iter().enumerate() {
+                let sm = sms[usize::from(rank.0)].take();
+                let cta = RunningCta {
+                    globals,
+                    sm,
+                    memory,
+                };
+                cta.start(table, index, at as u64);
+                what.iter().for_each(|&what| cta.does(what));
+                cta.exit();
+                sms[usize::from(rank.0)].give_back(sm);
+            }
+        }
+    }
+
+    /// A CTA that is started, to be driven by hand on SM `sm`.
+    pub(crate) fn resident(&self, (table, index): (u64, u64), sm: u32, cta: u64) -> RunningCta {
+        let running = RunningCta {
+            globals: self.ordering.state_region(GPU).unwrap(),
+            sm,
+            memory: self.memory,
+        };
+        running.start(table, index, cta);
+        running
+    }
+
+    /// The races that were told.
+    pub(crate) fn races(&self) -> BTreeSet<Found> {
+        let found = |race: RaceEntry| Found {
+            earlier: race.earlier.launch,
+            later: race.later.launch,
+            granule: ((race.address - self.memory) / 8) as u32,
+        };
+        self.told().into_iter().map(found).collect()
+    }
+
+    /// The entries of the race ring.
+    pub(crate) fn told(&self) -> Vec<RaceEntry> {
+        let ring = Ring::new(&self.ring[ring_start(&self.ring)..]).unwrap();
+        let mut reader = RaceReader::new(ring);
+        let mut races = Vec::new();
+        reader.drain(|race| races.push(race));
+        assert_eq!(reader.ring().dropped(), 0);
+        races
+    }
+
+    /// A descriptor, as a kernel finds it.
+    pub(crate) fn descriptor(&self, (table, index): (u64, u64)) -> LaunchDescriptor {
+        let address = table + (index & u64::from(u32::MAX)) * size_of::<LaunchDescriptor>() as u64;
+        let pointer = std::ptr::with_exposed_provenance::<[u64; 16]>(address as usize);
+        // SAFETY: the table is pinned memory of the ordering, which is not given back while it
+        // lives, and the host alone writes it, on this thread.
+        bytemuck::cast(unsafe { pointer.read_volatile() })
+    }
+
+    fn word(&self, address: u64) -> u32 {
+        let base = self.allocator.state_base();
+        let (rank, offset) = ((address - base) >> 30, (address - base) % (1 << 30));
+        self.views[&(rank as u16)].words32()[offset as usize / 4].load(Relaxed)
+    }
+
+    fn word64(&self, address: u64) -> u64 {
+        u64::from(self.word(address)) | u64::from(self.word(address + 4)) << 32
+    }
+
+    /// The newest epoch of the first slot of `bank` that a launch starts after.
+    pub(crate) fn knows(&self, launch: &LaunchDescriptor, bank: u32) -> u32 {
+        let place = Place { bank, slot: 0 };
+        let id = self.ordering.topology().id(place);
+        let mut known = 0;
+        let mut see = |word: u32| {
+            known = known.max(ClockEntry::from_bits(word).epoch().get());
+        };
+        if bank == launch.bank {
+            see(self.word(launch.own_row));
+        }
+        if self.word(launch.foreign_row) != 0 {
+            let header = size_of::<RowHeader>() as u64;
+            see(self.word(launch.foreign_row + header + 4 * u64::from(id.0)));
+        }
+        if launch.named_rows != 0 {
+            let row = self.word64(launch.named_rows + 8 * u64::from(bank));
+            if row != 0 {
+                see(self.word(row));
+            }
+        }
+        known
+    }
+}
+
+fn ring_start(ring: &[AtomicU64]) -> usize {
+    let address = ring.as_ptr().addr();
+    (address.next_multiple_of(128) - address) / 8
+}
+
+pub(crate) fn queue(handle: u64) -> Stream {
+    match handle {
+        0 => Stream::DEFAULT,
+        handle => Stream::host(handle),
+    }
+}
+
+impl Sms {
+    fn take(&self) -> u32 {
+        let mut free = self.free.lock().unwrap();
+        loop {
+            if let Some(sm) = free.pop() {
+                return sm;
+            }
+            free = self.freed.wait(free).unwrap();
+        }
+    }
+
+    fn give_back(&self, sm: u32) {
+        let mut free = self.free.lock().unwrap();
+        free.push(sm);
+        // The lowest first, so that streams use the same slots.
+        free.sort_unstable_by(|a, b| b.cmp(a));
+        drop(free);
+        self.freed.notify_one();
+    }
+}
+
+/// A resident CTA.
+pub(crate) struct RunningCta {
+    globals: u64,
+    sm: u32,
+    memory: u64,
+}
+
+impl RunningCta {
+    fn start(&self, table: u64, index: u64, cta: u64) {
+        // SAFETY: the addresses are those of live memory of the machine, which the device library
+        // accesses as words.
+        unsafe { (FUNCTIONS.start)(self.globals, self.sm, table, index, cta) }
+    }
+
+    pub(crate) fn exit(&self) {
+        // SAFETY: as above.
+        unsafe { (FUNCTIONS.exit)(self.globals, self.sm) }
+    }
+
+    pub(crate) fn does(&self, what: Do) {
+        let (globals, sm, memory) = (self.globals, self.sm, self.memory);
+        let address = |granule: u32| memory + 8 * u64::from(granule);
+        let line = |granule: u32, write: bool| 1 + 2 * (granule % 1000) + u32::from(write);
+        // SAFETY: as above; granules lie in the allocation.
+        unsafe {
+            match what {
+                Do::Write(at) => {
+                    (FUNCTIONS.access)(globals, sm, 1, address(at), 8, line(at, true));
+                }
+                Do::Read(at) => (FUNCTIONS.access)(globals, sm, 0, address(at), 8, line(at, false)),
+                Do::Wait => (FUNCTIONS.wait)(globals, sm),
+                Do::Add(at) => (FUNCTIONS.add)(globals, sm, address(at), 4, 1, line(at, true)),
+            }
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! The ordering on the host backend, with the device library built for the host as the GPU.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod closure;
+mod gpu;
+mod streams;
+mod threads;
