@@ -45,7 +45,7 @@ GSAN_DEVICE void not_ordered(gsan_global_state* globals) {
 GSAN_API void __triton_gsan_init(gsan_global_state* globals, const void* launch_table,
                                u64 launch_index, u32 thread, u32, u32, const char*, u32) {
   // A barrier of the group follows.
-  if (thread == 0) start(Cta::current(globals), GSAN_RECORDS, launch_table, launch_index);
+  start(Cta::current(globals), thread, GSAN_RECORDS, launch_table, launch_index);
 }
 
 GSAN_API void __triton_gsan_kernel_exit(gsan_global_state* globals, const void*, u64, u32 thread,

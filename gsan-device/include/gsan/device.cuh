@@ -54,10 +54,8 @@ class Kernel {
   // What the host hands every kernel: the state region, the launch table, the launch's index.
   GSAN_DEVICE Kernel(gsan_global_state* globals, const void* table, u64 index)
       : group_{ptx::thread_index(), ptx::cta_threads(), 0} {
-    if (group_.leads()) {
-      ptx::local_store(globals_of_kernel(), globals);
-      start(Cta::current(globals), GSAN_RECORDS, table, index);
-    }
+    if (group_.leads()) ptx::local_store(globals_of_kernel(), globals);
+    start(Cta::current(globals), group_.thread, GSAN_RECORDS, table, index);
     group_.wait();
   }
 

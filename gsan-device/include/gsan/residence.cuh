@@ -44,9 +44,9 @@ GSAN_DEVICE const gsan_launch_descriptor* copy(const gsan_launch_descriptor* lau
   return &state->descriptor;
 }
 
-// A CTA becomes resident: takes a slot if one is free, and starts a new epoch. It stays unchecked if
-// the host has not set up what this library, with cells of `records` words, expects. By one thread.
-GSAN_COLD void start(Cta cta, u32 records, const void* table, u64 index) {
+// Finds the launch of a CTA that becomes resident, and says whether a checkpoint is due: the CTA is the
+// launch's first, and publications may have been overwritten since the newest one.
+GSAN_DEVICE bool enter(Cta cta, u32 records, const void* table, u64 index) {
   gsan_thread_state* state = cta.state;
   *state = gsan_thread_state{};
   if (u64* sites = cta.sites()) {
@@ -54,7 +54,7 @@ GSAN_COLD void start(Cta cta, u32 records, const void* table, u64 index) {
   }
   state->flags = GSAN_THREAD_NO_SLOT | GSAN_THREAD_EVERYTHING;
   Region region = cta.region;
-  if (table == nullptr || !region.is_ready(records)) return;
+  if (table == nullptr || !region.is_ready(records)) return false;
 
   const gsan_launch_descriptor* launch = copy(descriptor(region, table, index));
   auto shared = reinterpret_cast<gsan_launch_state*>(launch->state);
@@ -62,30 +62,46 @@ GSAN_COLD void start(Cta cta, u32 records, const void* table, u64 index) {
   state->state = launch->state;
   state->coordinates = ptx::cta_index();
   state->taken = complete(*launch);
-  if (ptx::add_relaxed(&shared->started, 1u) == 0) {
-    // Publications may have been overwritten since the newest checkpoint.
-    u64 newest = Checkpoints{region}.newest();
-    u64 head = ptx::load_relaxed_system(&region.globals->publication_head.value);
-    if (head + 1 > (newest == 0 ? 1 : newest)) take_checkpoint(region, Warp::single());
-  }
+  if (ptx::add_relaxed(&shared->started, 1u) != 0) return false;
+  u64 newest = Checkpoints{region}.newest();
+  u64 head = ptx::load_relaxed_system(&region.globals->publication_head.value);
+  return head + 1 > (newest == 0 ? 1 : newest);
+}
+
+// A CTA becomes resident: takes a slot if one is free, and starts a new epoch. It stays unchecked if
+// the host has not set up what this library, with cells of `records` words, expects. `thread` is the
+// position in the group that starts: the first one does it, and those of its warp that are with it help.
+GSAN_COLD void start(Cta cta, u32 thread, u32 records, const void* table, u64 index) {
+  if (thread >= kWarpSize) return;
+  Warp warp = Warp::current();
+  u32 first = warp.ballot(thread == 0);
+  if (first == 0) return;
+  u32 due = 0;
+  if (thread == 0) due = enter(cta, records, table, index);
+  if (warp.share(due, ptx::lowest(first)) != 0) take_checkpoint(cta.region, warp);
+  if (thread != 0) return;
+  Region region = cta.region;
+  gsan_thread_state* state = cta.state;
+  if (state->descriptor == 0) return;
+  const gsan_launch_descriptor* launch = cta.launch();
   u32 slot = Slots(region, *launch).take(ptx::sm());
   if (slot == kNoSlot) {
     count(region, GSAN_LOSS_NO_SLOT);
-    ptx::add_relaxed(&shared->unchecked, 1u);
+    ptx::add_relaxed(&cta.launch_state()->unchecked, 1u);
     return;
   }
 
-  u32 thread = launch->bank_first + slot;
-  u32 last = ptx::load_relaxed(region.epoch(thread));
+  u32 id = launch->bank_first + slot;
+  u32 last = ptx::load_relaxed(region.epoch(id));
   u32 epoch = following(region, last < kFirstEpoch ? kFirstEpoch - 1 : last);
-  ptx::store_release(region.epoch(thread), epoch);
-  History{region}.start(thread, epoch, launch->number, state->coordinates);
+  ptx::store_release(region.epoch(id), epoch);
+  History{region}.start(id, epoch, launch->number, state->coordinates);
   state->own_row = launch->own_row;
   state->foreign_row = launch->foreign_row;
   state->named_rows = launch->named_rows;
   state->epoch = epoch;
   state->start = epoch;
-  state->id = thread + 1;
+  state->id = id + 1;
   state->bank = launch->bank;
   state->bank_first = launch->bank_first;
   state->slots = region.globals->constants.slots;

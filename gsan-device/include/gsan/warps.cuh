@@ -6,14 +6,13 @@
 
 namespace gsan {
 
+constexpr u32 kWarpSize = 32;
+
 struct Warp {
   u32 lanes;
 
   // Those that are here now; others of the warp may be elsewhere.
   GSAN_DEVICE static Warp current() { return {ptx::active_lanes()}; }
-
-  // The calling lane alone.
-  GSAN_DEVICE static Warp single() { return {1u << ptx::lane()}; }
 
   GSAN_DEVICE u32 first() const { return ptx::lowest(lanes); }
   GSAN_DEVICE bool leads() const { return ptx::lane() == first(); }

@@ -953,6 +953,9 @@ pub(crate) fn order(access: &Access) -> (u32, u32) {
 /// The events as Triton's instrumentation would tell them: an atomic by its begin and end, of which the
 /// begin does not know what will be written; no fences, nothing in shared memory. Each CTA has an SM of
 /// its own.
+///
+/// Ordinary reads are of at most half a granule. For whole ones device code has a short way, on which an
+/// earlier read stays that is ordered by more than its own bank's row: it costs room, and no report.
 fn as_told(events: &[Event]) -> Vec<Event> {
     let mut resident: BTreeMap<Cta, u32> = BTreeMap::new();
     let moved = |access: &Access, action: Action| Access {
@@ -986,7 +989,13 @@ fn as_told(events: &[Event]) -> Vec<Event> {
             Event::Access(access) | Event::AtomicBegin(access) | Event::AtomicEnd(access)
                 if access.range.space != Space::Global => {}
             Event::Access(access) if access.order.is_strong() => {}
-            Event::Access(access) => told.push(Event::Access(moved(access, access.action))),
+            Event::Access(access) => {
+                let mut access = moved(access, access.action);
+                if access.action == Action::Read {
+                    access.range.bytes = access.range.bytes.min(4);
+                }
+                told.push(Event::Access(access));
+            }
             Event::AtomicBegin(access) => {
                 let action = match access.action {
                     Action::Write => Action::Write,

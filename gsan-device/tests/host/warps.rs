@@ -200,6 +200,17 @@ fn scope() -> impl Strategy<Value = Scope> {
     prop_oneof![3 => Just(Scope::Gpu), 1 => Just(Scope::Sys), 1 => Just(Scope::Cta)]
 }
 
+/// Atomics that acquire nothing.
+fn silent() -> impl Strategy<Value = (Action, Order)> {
+    use Order::{Relaxed, Release};
+    prop_oneof![
+        Just((Action::Read, Relaxed)),
+        Just((Action::FailedRmw, Relaxed)),
+        prop::sample::select(vec![Relaxed, Release]).prop_map(|order| (Action::Write, order)),
+        prop::sample::select(vec![Relaxed, Release]).prop_map(|order| (Action::Rmw, order)),
+    ]
+}
+
 fn action() -> impl Strategy<Value = (Action, Order)> {
     use Order::{AcqRel, Acquire, Relaxed, Release};
     prop_oneof![
@@ -225,9 +236,9 @@ fn tensor() -> impl Strategy<Value = Step> {
 }
 
 /// All lanes of `mask` on one word.
-fn counter() -> impl Strategy<Value = Step> {
+fn counter(action: impl Strategy<Value = (Action, Order)>) -> impl Strategy<Value = Step> {
     let mask = prop_oneof![Just(1u32), Just(u32::MAX), any::<u32>()];
-    (0u32..3, action(), scope(), 0u64..4, mask).prop_map(
+    (0u32..3, action, scope(), 0u64..4, mask).prop_map(
         |(cta, (action, order), scope, word, mask)| Step {
             cta,
             does: Does::Atomic {
@@ -305,10 +316,11 @@ fn never_invents<const S: usize>(
 proptest! {
     #![proptest_config(cases_or(60))]
 
+    /// Without acquires: when something is learned, the order of the lanes matters.
     #[test]
     fn lanes_together_do_what_they_do_one_by_one(
         steps in prop::collection::vec(
-            prop_oneof![3 => tensor(), 3 => counter(), 2 => elements(vec![Order::Relaxed, Order::Release])],
+            prop_oneof![3 => tensor(), 3 => counter(silent()), 2 => elements(vec![Order::Relaxed, Order::Release])],
             1..16,
         ),
     ) {
@@ -320,7 +332,7 @@ proptest! {
     fn however_a_warp_is_split_no_race_is_invented(
         steps in prop::collection::vec(
             prop_oneof![
-                3 => tensor(), 3 => counter(),
+                3 => tensor(), 3 => counter(action()),
                 2 => elements(vec![Order::Relaxed, Order::Acquire, Order::Release, Order::AcqRel]),
             ],
             1..16,
