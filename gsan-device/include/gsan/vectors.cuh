@@ -39,14 +39,15 @@ struct Vector {
     return checkpoint() == kNoCheckpoint && ptx::load_relaxed_system(header(0)) == 0;
   }
 
-  // What is known of `place`.
+  // What is known of `place`. The clock is the CTA's own, or a snapshot whose state is looked at before
+  // and after.
   GSAN_DEVICE u32 get(Place place) const {
     for (u32 index = 0; index < segments(); ++index) {
       u32 found = ptx::load_relaxed_system(header(index));
       if (found == 0) break;
       if (bank(found) != place.bank) continue;
-      // The entries that the length promises.
-      fence(region);
+      // The entries that the length promises: another warp of the CTA wrote them.
+      ptx::fence_cta();
       return place.slot < length(found) ? ptx::load_relaxed_system(entries(index) + place.slot) : 0;
     }
     return 0;
