@@ -10,6 +10,7 @@ mod cases;
 mod kernels;
 #[path = "../gpu/runtime.rs"]
 mod runtime;
+mod triton;
 
 use std::collections::HashMap;
 
@@ -25,7 +26,7 @@ use gsan_ptx::diagnostic::Source;
 use gsan_ptx::exec::launch::Launch;
 use gsan_ptx::exec::memory::Image;
 use gsan_ptx::exec::schedule::{Schedule, Strategy};
-use gsan_ptx::exec::{Limits, Setup};
+use gsan_ptx::exec::{Limits, Outcome, Setup};
 use gsan_ptx::lower::lower;
 use gsan_ptx::program::Program;
 use gsan_ptx::program::symbols::FunctionId;
@@ -113,26 +114,8 @@ impl Interpreter {
     fn run(&mut self, case: &Case, schedule: Schedule, limits: Limits) -> Found {
         let records = self.variant.records;
         assert_eq!(case.module, self.module);
-        let places = Places {
-            space: AddressSpace::new(SPACE, RESERVE, records).unwrap(),
-            state: STATE,
-            ring: RING,
-            table: TABLE,
-        };
-        let machine = Machine {
-            sms: limits.multiprocessors,
-            slots_per_sm: 4,
-            publications: 64,
-            clock_bytes: 1 << 16,
-        };
-        let mut runtime = Runtime::new(&machine, places);
-        let mut image = Image::default();
-        image.place(SPACE, RESERVE).unwrap();
-        image.place(STATE, 1 << 30).unwrap();
-        image.place(RING, RING_BYTES).unwrap();
-        image.place(TABLE, TABLE_BYTES).unwrap();
-        image.write(STATE, bytemuck::bytes_of(&runtime.global));
-        image.write(RING, bytemuck::cast_slice(&Runtime::empty_ring()));
+        let (mut runtime, mut image) = device(records, limits.multiprocessors);
+        let places = runtime.places;
         let mut buffers = Vec::new();
         let mut next = places.space.real_base();
         for (number, &words) in case.buffers.iter().enumerate() {
@@ -205,11 +188,42 @@ impl Interpreter {
             let found = words(buffers[*buffer], expected.len());
             assert_eq!(found, *expected, "{}", case.name);
         }
-        let mut ring = vec![0u64; RING_BYTES as usize / 8];
-        read(RING, bytemuck::cast_slice_mut(&mut ring));
-        let ring: Vec<_> = ring.into_iter().map(Into::into).collect();
-        Found::read(&runtime, RaceRing::new(&ring).unwrap(), read)
+        found(&runtime, &outcome)
     }
+}
+
+/// A device of `sms` SMs that has done nothing, and its memory.
+fn device(records: Records, sms: u32) -> (Runtime, Image) {
+    let places = Places {
+        space: AddressSpace::new(SPACE, RESERVE, records).unwrap(),
+        state: STATE,
+        ring: RING,
+        table: TABLE,
+    };
+    let machine = Machine {
+        sms,
+        slots_per_sm: 4,
+        publications: 64,
+        clock_bytes: 1 << 16,
+    };
+    let runtime = Runtime::new(&machine, places);
+    let mut image = Image::default();
+    image.place(SPACE, RESERVE).unwrap();
+    image.place(STATE, 1 << 30).unwrap();
+    image.place(RING, RING_BYTES).unwrap();
+    image.place(TABLE, TABLE_BYTES).unwrap();
+    image.write(STATE, bytemuck::bytes_of(&runtime.global));
+    image.write(RING, bytemuck::cast_slice(&Runtime::empty_ring()));
+    (runtime, image)
+}
+
+/// What the library told in a run.
+fn found(runtime: &Runtime, outcome: &Outcome<'_>) -> Found {
+    let read = |address, into: &mut [u8]| outcome.memory.read(address, into);
+    let mut ring = vec![0u64; RING_BYTES as usize / 8];
+    read(RING, bytemuck::cast_slice_mut(&mut ring));
+    let ring: Vec<_> = ring.into_iter().map(Into::into).collect();
+    Found::read(runtime, RaceRing::new(&ring).unwrap(), read)
 }
 
 fn limits() -> Limits {
