@@ -26,6 +26,9 @@ pub(crate) struct TestGpu {
     bundle: Option<PathBuf>,
 }
 
+/// The kernels that are run with the state of CTAs in the state region, too.
+const BY_SM: &str = "pairs";
+
 /// The part of `cargo metadata` that is used here.
 #[derive(Deserialize)]
 struct Metadata {
@@ -126,8 +129,11 @@ fn compile_kernels(folder: &Path) -> Result<u64> {
         if source.extension().is_none_or(|extension| extension != "cu") {
             continue;
         }
-        let name = source.file_stem().unwrap_or_default().display();
+        let name = source.file_stem().unwrap_or_default().to_string_lossy();
         for variant in Variant::ALL {
+            if variant.state == StateMemory::BySm && name != BY_SM {
+                continue;
+            }
             let library = Path::new(variant.file_name()).with_extension("ptx");
             let target = folder.join(format!("{name}-{}", library.display()));
             let mut compiler = Command::new("clang-19");
