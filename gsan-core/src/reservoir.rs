@@ -1,18 +1,21 @@
 //! Which readers a full cell keeps: bottom-k sampling.
 //!
-//! Every reader gets a number that depends on the seed, its thread id, its epoch and the granule
-//! only. A cell that cannot hold all its readers keeps those with the smallest numbers. That is a
+//! Every reader gets a number that depends on the seed, its thread id, its epoch and the place in
+//! memory only. A cell that cannot hold all its readers keeps those with the smallest numbers. That is a
 //! uniform sample of the distinct readers, however often and in what order each reads (Cohen and
 //! Kaplan, "Summarizing data using bottom-k sketches", PODC 2007), it needs no counter, and with
 //! one seed it is the same in every run.
+//!
+//! The two granules of 16 aligned bytes share their numbers: they are read together by every vector
+//! access, so their cells stay alike and are checked as one.
 //!
 //! Device code computes the same numbers: everything is 32-bit arithmetic that wraps around.
 
 /// The constants of the hash.
 pub mod hash {
     constants! { "GSAN_HASH_":
-        /// Multiplies the high half of a granule's index.
-        pub const GRANULE_MULTIPLIER: u32 = 0x9e37_79b1;
+        /// Multiplies the high half of the index of a pair of granules.
+        pub const PAIR_MULTIPLIER: u32 = 0x9e37_79b1;
         /// Multiplies the thread id.
         pub const THREAD_MULTIPLIER: u32 = 0x85eb_ca77;
         /// Multiplies the epoch.
@@ -48,22 +51,24 @@ pub const fn mix(mut x: u32) -> u32 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampler {
     seed: u32,
-    granule: u64,
+    /// Its address, divided by 16.
+    pair: u64,
 }
 
 impl Sampler {
     /// The sampler of the granule whose address is `granule * 8`.
     #[inline]
     pub const fn new(seed: u32, granule: u64) -> Sampler {
-        Sampler { seed, granule }
+        let pair = granule >> 1;
+        Sampler { seed, pair }
     }
 
     /// The number of the reader that left `record`.
     #[inline]
     pub const fn number(self, record: Record) -> u32 {
-        let high = (self.granule >> 32) as u32;
-        let granule = self.granule as u32 ^ high.wrapping_mul(GRANULE_MULTIPLIER);
-        let salt = mix(self.seed ^ mix(granule));
+        let high = (self.pair >> 32) as u32;
+        let pair = self.pair as u32 ^ high.wrapping_mul(PAIR_MULTIPLIER);
+        let salt = mix(self.seed ^ mix(pair));
         let thread = (record.thread().0 as u32).wrapping_mul(THREAD_MULTIPLIER);
         let epoch = record.epoch().get().wrapping_mul(EPOCH_MULTIPLIER);
         mix(salt ^ thread.wrapping_add(epoch))
@@ -98,10 +103,11 @@ mod tests {
             Sampler::new(seed, granule).number(reader(thread, epoch))
         };
         assert_eq!(number(0, 0, 0, 0), 0);
-        assert_eq!(number(1, 2, 3, 4), 0x27a9_b805);
+        assert_eq!(number(1, 2, 3, 4), number(1, 3, 3, 4), "one pair");
+        assert_eq!(number(1, 2, 3, 4), 0xfcd5_520c);
         assert_eq!(
             number(0xdead_beef, 0x1ff_ffff_fff8, 0xffff, 0xff_ffff),
-            0x0264_079f
+            0x794a_409b
         );
     }
 
@@ -148,7 +154,7 @@ mod tests {
         let by_epoch = (0..32).map(|epoch| reader(7, epoch)).collect::<Vec<_>>();
         let by_thread = (0..32).map(|sm| reader(132 * sm, 1)).collect::<Vec<_>>();
         for readers in [by_epoch, by_thread] {
-            let samplers = (0..4000).map(|granule| Sampler::new(42, (1 << 37) + granule));
+            let samplers = (0..4000).map(|pair| Sampler::new(42, (1 << 37) + 2 * pair));
             let value = chi_square(&readers, 3, samplers);
             assert!(value < LIMIT_31, "{value}");
         }

@@ -43,9 +43,10 @@ GSAN_DEVICE void not_ordered(gsan_global_state* globals) {
 }  // namespace
 
 GSAN_API void __triton_gsan_init(gsan_global_state* globals, const void* launch_table,
-                               u64 launch_index, u32 thread, u32, u32, const char*, u32) {
+                               u64 launch_index, u32 thread, u32 threads, u32, const char*,
+                               u32) {
   // A barrier of the group follows.
-  start(Cta::current(globals), thread, GSAN_RECORDS, launch_table, launch_index);
+  start(Cta::current(globals), thread, threads, GSAN_RECORDS, launch_table, launch_index);
 }
 
 GSAN_API void __triton_gsan_kernel_exit(gsan_global_state* globals, const void*, u64, u32 thread,

@@ -61,8 +61,8 @@
 
 /* The hash that decides which readers a full cell keeps. */
 
-/* Multiplies the high half of a granule's index. */
-#define GSAN_HASH_GRANULE_MULTIPLIER 0x9e3779b1u
+/* Multiplies the high half of the index of a pair of granules. */
+#define GSAN_HASH_PAIR_MULTIPLIER 0x9e3779b1u
 /* Multiplies the thread id. */
 #define GSAN_HASH_THREAD_MULTIPLIER 0x85ebca77u
 /* Multiplies the epoch. */
@@ -156,10 +156,10 @@
 
 /* The history. */
 
-/* Set in an entry that is there. */
-#define GSAN_HISTORY_VALID UINT64_C(0x1)
-/* Lowest bit of the launch's number. */
+/* Lowest bit of the launch's number, below the epoch. */
 #define GSAN_HISTORY_LAUNCH_SHIFT 8u
+/* The position in the grid, below the epoch. */
+#define GSAN_HISTORY_COORDINATES_MASK UINT64_C(0xffffffffff)
 /* Lowest bit of the epoch of the start. */
 #define GSAN_HISTORY_START_SHIFT 40u
 
@@ -574,12 +574,13 @@ GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, reserved) == 180);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, seen) == 192);
 
 /* One start of a CTA. Each thread id has a ring of them, which the holder of the slot alone writes: an
- * access at epoch e was made by the CTA with the newest start not after e.
+ * access at epoch e was made by the CTA with the newest start not after e. Both words have the
+ * epoch of the start; they are of one entry if it is the same.
  */
 struct gsan_history_entry {
-    /* The epoch, the launch's number and GSAN_HISTORY_VALID; 0: none, or it is being written. */
+    /* The epoch and the launch's number; 0: none. */
     GSAN_ALIGNED(16) uint64_t start;
-    /* The position in the grid, as in ThreadState. */
+    /* The epoch and the low bits of the position in the grid, as in ThreadState. */
     uint64_t coordinates;
 };
 GSAN_STATIC_ASSERT(sizeof(struct gsan_history_entry) == 16);

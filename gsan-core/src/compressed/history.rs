@@ -18,7 +18,8 @@ pub struct PastCta {
     pub start: Epoch,
     /// Its launch, on the device of the id.
     pub launch: LaunchId,
-    /// Its position in the grid, in whatever form the one who starts CTAs gives it.
+    /// Its position in the grid, in whatever form the one who starts CTAs gives it; the low 40
+    /// bits are kept.
     pub coordinates: u64,
 }
 
@@ -55,31 +56,35 @@ impl<'m, M: Memory> History<'m, M> {
         }
         let number = starts.load(Relaxed);
         let at = number as usize % count * Self::ENTRY_WORDS;
-        ring[at + START].store(0, Relaxed);
-        M::fence(Release);
-        ring[at + COORDINATES].store(cta.coordinates, Relaxed);
-        let word = u64::from(cta.start.get()) << history::START_SHIFT
-            | u64::from(cta.launch.0) << history::LAUNCH_SHIFT
-            | history::VALID;
-        ring[at + START].store(word, Release);
+        let tag = u64::from(cta.start.get()) << history::START_SHIFT;
+        let coordinates = cta.coordinates & history::COORDINATES_MASK;
+        ring[at + START].store(
+            tag | u64::from(cta.launch.0) << history::LAUNCH_SHIFT,
+            Relaxed,
+        );
+        ring[at + COORDINATES].store(tag | coordinates, Relaxed);
         starts.store(number.wrapping_add(1), Relaxed);
+        // Who finds a record of this CTA finds it here.
+        M::fence(Release);
     }
 
     /// The CTA that had `id` at `epoch`, or `None` if it is forgotten.
     pub fn find(&self, id: ThreadId, epoch: Epoch) -> Option<PastCta> {
+        M::fence(Acquire);
         self.ring(id)
             .chunks_exact(Self::ENTRY_WORDS)
             .filter_map(|entry| {
-                let word = entry[START].load(Acquire);
+                let word = entry[START].load(Relaxed);
                 let coordinates = entry[COORDINATES].load(Relaxed);
-                M::fence(Acquire);
-                if word == 0 || entry[START].load(Relaxed) != word {
+                let start = word >> history::START_SHIFT;
+                // Nothing, or words of two starts.
+                if start == 0 || start != coordinates >> history::START_SHIFT {
                     return None;
                 }
                 Some(PastCta {
-                    start: Epoch::from_bits(word >> history::START_SHIFT),
+                    start: Epoch::from_bits(start),
                     launch: LaunchId((word >> history::LAUNCH_SHIFT) as u32),
-                    coordinates,
+                    coordinates: coordinates & history::COORDINATES_MASK,
                 })
             })
             .filter(|cta| cta.start <= epoch)

@@ -212,10 +212,10 @@ structure! {
 /// Numbers in the history.
 pub mod history {
     constants! { "GSAN_HISTORY_":
-        /// Set in an entry that is there.
-        pub const VALID: u64 = 1;
-        /// Lowest bit of the launch's number.
+        /// Lowest bit of the launch's number, below the epoch.
         pub const LAUNCH_SHIFT: u32 = 8;
+        /// The position in the grid, below the epoch.
+        pub const COORDINATES_MASK: u64 = (1 << 40) - 1;
         /// Lowest bit of the epoch of the start.
         pub const START_SHIFT: u32 = 40;
     }
@@ -223,11 +223,12 @@ pub mod history {
 
 structure! {
     /// One start of a CTA. Each thread id has a ring of them, which the holder of the slot alone writes: an
-    /// access at epoch `e` was made by the CTA with the newest start not after `e`.
+    /// access at epoch `e` was made by the CTA with the newest start not after `e`. Both words have the
+    /// epoch of the start; they are of one entry if it is the same.
     pub struct HistoryEntry = "gsan_history_entry", size 16, align 16 {
-        /// The epoch, the launch's number and `GSAN_HISTORY_VALID`; 0: none, or it is being written.
+        /// The epoch and the launch's number; 0: none.
         pub start: u64,
-        /// The position in the grid, as in [`ThreadState`].
+        /// The epoch and the low bits of the position in the grid, as in [`ThreadState`].
         pub coordinates: u64,
     }
 }

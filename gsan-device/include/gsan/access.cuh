@@ -44,31 +44,13 @@ GSAN_COLD void access_granule(gsan_global_state* globals, u64 granule, u64 recor
   if (loss == GSAN_LOSS_WRITE_EVICTED) ptx::local_add(&cta.state->evicted, 1);
 }
 
-// A read of a granule whose cell is full, with at least one read among its records, and nothing in it
-// that the read races with: of the readers the one with the largest number goes, which may be this
-// one. Returns false if the read has been recorded meanwhile, by another of the lane's elements.
+// Whether two cells hold the same.
 template <unsigned S>
-GSAN_COLD bool sample_read(gsan_global_state* globals, u64 granule, u64 record) {
-  const gsan_constants& constants = globals->constants;
-  u64* words = AddressSpace<S>(constants).shadow(granule, constants.reserve_base);
-  Cell<S> cell = Cell<S>::load(words);
-  Sampler sampler = {constants.seed, granule / kGranule};
-  u32 salt = sampler.salt();
-  u32 largest = Sampler::number(salt, record);
-  u32 target = S;
-  u64 found = 0;
+GSAN_DEVICE bool alike(const Cell<S>& a, const Cell<S>& b) {
+  u64 difference = 0;
 #pragma unroll
-  for (u32 i = 0; i < S; ++i) {
-    if (cell.word[i] == record) return false;
-    if (!is_read(cell.word[i])) continue;
-    u32 number = Sampler::number(salt, cell.word[i]);
-    if (number < largest || (number == largest && target == S)) continue;
-    largest = number;
-    target = i;
-    found = cell.word[i];
-  }
-  if (target != S) replace(words, target, found, record);
-  return true;
+  for (u32 i = 0; i < S; ++i) difference |= a.word[i] ^ b.word[i];
+  return difference == 0;
 }
 
 // values[index], from registers.
@@ -109,107 +91,136 @@ struct Accesses {
 
   GSAN_DEVICE u64* shadow(u64 granule) const { return space.shadow(granule, base); }
 
-  enum Outcome : u32 { kDone, kSample, kUncommon };
-
-  // Checks an access to a whole granule if no record of its cell races with it and word 0 need not
-  // change. Then this is what survey and update come to, but for the sampling of reads.
-  GSAN_DEVICE Outcome check_common(u64* words, const Cell<S>& cell) {
+  // Checks an access to a whole granule, or to two of 16 aligned bytes whose cells hold the same, if
+  // no record of the cell races with it, is a sync record or an announcement. Then this is what
+  // survey and update come to. Returns false if it is not so. By halves of words: the machine has
+  // 32 bits.
+  GSAN_DEVICE bool check_common(u64 granule, u64* words, const Cell<S>& cell, bool two) {
+    u32 entries[S];
+#pragma unroll
+    for (u32 i = 0; i < S; ++i) {
+      u32 low = u32(cell.word[i]);
+      // Whatever is there has a bit set in its low half.
+      if (low != 0) entries[i] = frontier.entry(low & kRecordThread);
+    }
     bool common = true;
     bool equal = false;
     bool reads = false;
-    u32 free = 0;
+    u32 taken = 0;
     u32 superseded = 0;
 #pragma unroll
     for (u32 i = 0; i < S; ++i) {
-      u64 word = cell.word[i];
-      if (word == 0) {
-        free |= 1u << i;
-        continue;
-      }
-      bool read = !record_writes(word);
-      bool ordered = has_bytes(word) && frontier.covers(word);
-      equal |= word == record;
-      if (kWrites) {
-        common &= ordered;
-        superseded |= 1u << i;
-      } else if (read) {
-        common &= has_bytes(word);
-        reads = true;
-        if (ordered) free |= 1u << i;
-      } else {
-        common &= ordered;
+      u32 low = u32(cell.word[i]);
+      u32 high = u32(cell.word[i] >> 32);
+      if (low == 0) continue;
+      taken |= 1u << i;
+      u32 epoch = high >> (GSAN_RECORD_EPOCH_SHIFT - 32);
+      bool ordered = frontier.covers(entries[i], low & kRecordThread, epoch);
+      bool read = (low & kRecordWrite) == 0;
+      equal |= (low == u32(record)) & (high == u32(record >> 32));
+      common &= has_bytes(low) & (ordered | (!kWrites & read & !frontier.more));
+      if (!kWrites) {
+        reads |= read;
+        superseded |= u32(ordered & read) << i;
       }
     }
-    if (!common) return kUncommon;
-    if (equal) return kDone;
-    free |= superseded;
-    if (!kWrites && free == 0 && reads) return kSample;
-    free &= ~1u;
-    u32 target = free & (0u - free);
-    u32 rest = superseded & ~target;
-    if (free == 0 || (rest & 1) != 0) return kUncommon;
+    if (!common) return false;
+    if (equal) return true;
+    if (kWrites) superseded = taken;
+    constexpr u32 kAll = (1u << S) - 1;
+    u32 free = (kAll & ~taken) | superseded;
+    if (!kWrites && free == 0 && reads) {
+      sample(granule, words, cell, two);
+      return true;
+    }
+    if (free == 0) return false;
+    u32 plain = free & ~1u;
+    u32 target = plain != 0 ? plain & (0u - plain) : 1;
+    u32 changed = kWrites ? target | superseded : target;
 #pragma unroll
-    for (u32 i = 1; i < S; ++i) {
-      if (((target | rest) >> i & 1) != 0) {
-        ptx::store_relaxed(words + i, (target >> i & 1) != 0 ? record : 0);
-      }
+    for (u32 i = 0; i < S; ++i) {
+      if ((changed >> i & 1) == 0) continue;
+      u64 left = (target >> i & 1) != 0 ? record : 0;
+      replace(words, i, cell.word[0], left);
+      if (two) replace(words + S, i, cell.word[0], left);
     }
-    return kDone;
+    return true;
   }
 
-  // What check_common left to do.
-  GSAN_DEVICE void check_uncommon(u64 granule, u64 record, Outcome outcome) {
-    if (outcome == kSample) {
-      if (sample_read<S>(cta.region.globals, granule, record)) checked += kSampled;
-    } else if (outcome == kUncommon) {
-      access_granule<S, Action>(cta.region.globals, granule, record, position.file, position.line);
+  // A read meets a full cell: of the readers the one with the largest number goes, which may be
+  // this one.
+  GSAN_DEVICE void sample(u64 granule, u64* words, const Cell<S>& cell, bool two) {
+    checked += kSampled << two;
+    u32 salt = Sampler{cta.region.globals->constants.seed, granule / kGranule}.salt();
+    u32 largest = 0;
+    u32 target = 0;
+#pragma unroll
+    for (u32 i = 0; i < S; ++i) {
+      if (record_writes(cell.word[i])) continue;
+      u32 number = Sampler::number(salt, cell.word[i]);
+      if (number < largest) continue;
+      largest = number;
+      target = i;
     }
+    if (Sampler::number(salt, record) >= largest) return;
+    replace(words, target, cell.word[0], record);
+    if (two) replace(words + S, target, cell.word[0], record);
+  }
+
+  // Checks an access whatever is in its cell.
+  GSAN_DEVICE void check_uncommon(u64 granule, u64 record) const {
+    access_granule<S, Action>(cta.region.globals, granule, record, position.file, position.line);
   }
 
   GSAN_DEVICE void check_part(GranulePart part) {
     if (part.mask == 0 || !space.is_managed(part.granule)) return;
     ++checked;
-    Outcome outcome = kUncommon;
     if (part.mask == kWholeGranule) {
       u64* words = shadow(part.granule);
-      outcome = check_common(words, Cell<S>::load(words));
+      if (check_common(part.granule, words, Cell<S>::load(words), false)) return;
     }
     u64 bytes = (record & ~u64(kRecordMask)) | part.mask << GSAN_RECORD_MASK_SHIFT;
-    check_uncommon(part.granule, bytes, outcome);
+    check_uncommon(part.granule, bytes);
   }
 
-  // `Count` elements of `Granules` whole granules each. Elements of one call may overlap: those of
+  // `Count` elements of one or two whole granules each. Elements of one call may overlap: those of
   // one lane then find each other's records, which are their own.
   template <u32 Granules, u32 Count>
   GSAN_DEVICE void check_few(const Elements& elements) {
+    static_assert(Granules == 1 || Granules == 2, "the hardware has no larger vectors");
     u64 addresses[Count];
 #pragma unroll
     for (u32 i = 0; i < Count; ++i) {
       // The hardware refuses vectors that are not aligned: the kernel is about to end.
-      u64 address = elements.addresses[i] & ~(kGranule - 1);
+      u64 address = elements.addresses[i] & ~(Granules * kGranule - 1);
       addresses[i] = elements.masks[i] != 0 ? address : 0;
     }
     // Loops, though their length is known: what is in them is in the kernel once an access. What is
-    // not common waits until little else has to be kept.
-    u32 left = 0;
+    // not common, a bit each granule, waits until little else has to be kept.
+    u32 uncommon = 0;
 #pragma unroll 1
     for (u32 index = 0; index < Count; ++index) {
       u64 address = select(addresses, index);
       if (!space.is_managed(address, Granules * kGranule)) continue;
       u64* words = shadow(address);
-      Cell<S> cells[Granules];
-#pragma unroll
-      for (u32 j = 0; j < Granules; ++j) cells[j] = Cell<S>::load(words + j * S);
+      Cell<S> cell = Cell<S>::load(words);
+      Cell<S> next = Granules == 2 ? Cell<S>::load(words + S) : cell;
       checked += Granules;
-#pragma unroll
-      for (u32 j = 0; j < Granules; ++j) {
-        left |= check_common(words + j * S, cells[j]) << 2 * (index * Granules + j);
+      bool two = Granules == 2 && alike(cell, next);
+#pragma unroll 1
+      for (u32 part = 0; part < Granules; part += 1 + two) {
+        if (!check_common(address, words, cell, two)) {
+          uncommon |= (two ? 3u : 1u) << (Granules * index + part);
+        }
+        words += S;
+        cell = next;
       }
     }
 #pragma unroll 1
-    for (u32 index = 0; left != 0; ++index, left >>= 2) {
-      u64 address = select(addresses, index / Granules) + index % Granules * kGranule;
-      check_uncommon(address, record, Outcome(left & 3));
+    for (; uncommon != 0; uncommon &= uncommon - 1) {
+      u32 index = ptx::lowest(uncommon);
+      u64 granule = select(addresses, index / Granules) + index % Granules * kGranule;
+      check_uncommon(granule, record);
     }
   }
 

@@ -28,7 +28,7 @@ GSAN_DEVICE bool covers(u32 entry, u32 epoch) {
   // The subtraction wraps for a newer epoch, to more than any span.
   u32 age = (entry >> GSAN_CLOCK_SPAN_BITS) - epoch;
   u32 span = entry & GSAN_CLOCK_SPAN_ALL;
-  return age < span || (span == GSAN_CLOCK_SPAN_ALL && age <= GSAN_CLOCK_EPOCH_MAX);
+  return (age < span) | ((span == GSAN_CLOCK_SPAN_ALL) & (age <= GSAN_CLOCK_EPOCH_MAX));
 }
 
 // The newest epoch below the interval; above every epoch for an empty entry.

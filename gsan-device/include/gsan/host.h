@@ -68,10 +68,6 @@ T add_relaxed(T* word, T value) {
   return __atomic_fetch_add(word, value, __ATOMIC_RELAXED);
 }
 
-inline u32 add_release(u32* word, u32 value) {
-  return __atomic_fetch_add(word, value, __ATOMIC_RELEASE);
-}
-
 inline u32 or_relaxed(u32* word, u32 value) {
   return __atomic_fetch_or(word, value, __ATOMIC_RELAXED);
 }
@@ -79,6 +75,8 @@ inline u32 or_relaxed(u32* word, u32 value) {
 inline u32 or_acquire(u32* word, u32 value) {
   return __atomic_fetch_or(word, value, __ATOMIC_ACQUIRE);
 }
+
+inline void and_relaxed(u32* word, u32 value) { __atomic_fetch_and(word, value, __ATOMIC_RELAXED); }
 
 inline void and_release(u32* word, u32 value) { __atomic_fetch_and(word, value, __ATOMIC_RELEASE); }
 

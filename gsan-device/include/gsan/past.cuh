@@ -34,34 +34,38 @@ GSAN_COLD bool is_ordered_elsewhere(Cta cta, u32 thread, u32 epoch) {
 }
 
 // The part that most records are ordered by: the CTA's own epochs, and the own bank's row of the
-// frontier. It remembers the entry looked up last: neighbouring cells hold records of one CTA.
+// frontier.
 struct FrontierView {
   const u32* own_row;
   u32 thread;
   u32 start;
   u32 bank_first;
   u32 slots;
-  u32 known = ~0u;
-  u32 entry = 0;
+  // Whether the CTA knows more than this.
+  bool more;
 
   GSAN_DEVICE explicit FrontierView(Cta cta)
       : own_row(reinterpret_cast<const u32*>(cta.state->own_row)),
         thread(cta.thread()),
         start(cta.state->start),
         bank_first(cta.state->bank_first),
-        slots(own_row == nullptr ? 0 : cta.state->slots) {}
+        slots(own_row == nullptr ? 0 : cta.state->slots) {
+    const gsan_thread_state& state = *cta.state;
+    u64 rows = state.foreign_row | state.named_rows | ptx::local_load(&state.private_clock);
+    more = (rows != 0) | ((ptx::local_load(&state.checkpoint) | ptx::local_load(&state.taken) |
+                           ptx::local_load(&state.flags)) != 0);
+  }
 
-  // Whether `record` is ordered by this part.
-  GSAN_DEVICE bool covers(u64 record) {
-    u32 other = record_thread(record);
-    u32 epoch = record_epoch(record);
-    if (other == thread && epoch >= start) return true;
-    if (other != known) {
-      u32 slot = other - bank_first;
-      known = other;
-      entry = slot < slots ? ptx::load_constant(own_row + slot) : 0;
-    }
-    return gsan::covers(entry, epoch);
+  // What the row says of thread id `other`.
+  GSAN_DEVICE u32 entry(u32 other) const {
+    u32 slot = other - bank_first;
+    return slot < slots ? ptx::load_constant(own_row + slot) : 0;
+  }
+
+  // Whether epoch `epoch` of thread id `other`, of which the row says `entry`, is ordered by this
+  // part.
+  GSAN_DEVICE bool covers(u32 entry, u32 other, u32 epoch) const {
+    return gsan::covers(entry, epoch) | ((other == thread) & (epoch >= start));
   }
 };
 

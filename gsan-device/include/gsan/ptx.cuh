@@ -165,6 +165,14 @@ GSAN_DEVICE u32 or_acquire(u32* word, u32 value) {
   return found;
 }
 
+GSAN_DEVICE void and_relaxed(u32* word, u32 value) {
+  u32 found;
+  asm volatile("atom.relaxed.gpu.global.and.b32 %0, [%1], %2;"
+               : "=r"(found)
+               : "l"(word), "r"(value)
+               : "memory");
+}
+
 GSAN_DEVICE void and_release(u32* word, u32 value) {
   u32 found;
   asm volatile("atom.release.gpu.global.and.b32 %0, [%1], %2;"

@@ -7,6 +7,7 @@
 
 namespace gsan {
 
+constexpr u32 kRecordThread = (1u << GSAN_RECORD_THREAD_BITS) - 1;
 constexpr u32 kRecordMask = ((1u << GSAN_RECORD_MASK_BITS) - 1) << GSAN_RECORD_MASK_SHIFT;
 constexpr u32 kRecordSync = 1u << GSAN_RECORD_SYNC_SHIFT;
 constexpr u32 kRecordWrite = 1u << GSAN_RECORD_WRITE_SHIFT;
@@ -39,11 +40,11 @@ GSAN_DEVICE u32 record_site(u64 word) {
 
 GSAN_DEVICE bool record_writes(u64 word) { return u32(word) & kRecordWrite; }
 
-// Whether it is an ordinary record of at least one byte: not empty, not a sync record, and not the
-// announcement of an atomic write.
-GSAN_DEVICE bool has_bytes(u64 word) {
+// Whether the low half is of an ordinary record of at least one byte: not of an empty word, a sync
+// record, or the announcement of an atomic write.
+GSAN_DEVICE bool has_bytes(u32 low) {
   // Of the bits kept the sync bit is the highest, and 0 wraps around.
-  return (u32(word) & (kRecordMask | kRecordSync)) - 1 < kRecordSync - 1;
+  return (low & (kRecordMask | kRecordSync)) - 1 < kRecordSync - 1;
 }
 
 GSAN_DEVICE bool is_sync(u64 word) { return u32(word) & kRecordSync; }

@@ -14,15 +14,16 @@ GSAN_DEVICE u32 mix(u32 x) {
   return x ^ x >> GSAN_HASH_MIX_SHIFT_3;
 }
 
-// The numbers of the readers of one granule, which lies at `granule * 8`.
+// The numbers of the readers of one granule, which lies at `granule * 8`. The two granules of 16
+// aligned bytes share them.
 struct Sampler {
   u32 seed;
   u64 granule;
 
   // What the numbers of all readers share.
   GSAN_DEVICE u32 salt() const {
-    u32 folded = u32(granule) ^ u32(granule >> 32) * GSAN_HASH_GRANULE_MULTIPLIER;
-    return mix(seed ^ mix(folded));
+    u64 pair = granule >> 1;
+    return mix(seed ^ mix(u32(pair) ^ u32(pair >> 32) * GSAN_HASH_PAIR_MULTIPLIER));
   }
 
   GSAN_DEVICE static u32 number(u32 salt, u64 record) {

@@ -49,9 +49,6 @@ GSAN_DEVICE const gsan_launch_descriptor* copy(const gsan_launch_descriptor* lau
 GSAN_DEVICE bool enter(Cta cta, u32 records, const void* table, u64 index) {
   gsan_thread_state* state = cta.state;
   *state = gsan_thread_state{};
-  if (u64* sites = cta.sites()) {
-    for (u32 place = 0; place < kCachedSites; ++place) sites[place] = 0;
-  }
   state->flags = GSAN_THREAD_NO_SLOT | GSAN_THREAD_EVERYTHING;
   Region region = cta.region;
   if (table == nullptr || !region.is_ready(records)) return false;
@@ -63,6 +60,7 @@ GSAN_DEVICE bool enter(Cta cta, u32 records, const void* table, u64 index) {
   state->coordinates = ptx::cta_index();
   state->taken = complete(*launch);
   if (ptx::add_relaxed(&shared->started, 1u) != 0) return false;
+  state->carries = GSAN_LAUNCH_FRONTIER_CARRIED;
   u64 newest = Checkpoints{region}.newest();
   u64 head = ptx::load_relaxed_system(&region.globals->publication_head.value);
   return head + 1 > (newest == 0 ? 1 : newest);
@@ -70,8 +68,12 @@ GSAN_DEVICE bool enter(Cta cta, u32 records, const void* table, u64 index) {
 
 // A CTA becomes resident: takes a slot if one is free, and starts a new epoch. It stays unchecked if
 // the host has not set up what this library, with cells of `records` words, expects. `thread` is the
-// position in the group that starts: the first one does it, and those of its warp that are with it help.
-GSAN_COLD void start(Cta cta, u32 thread, u32 records, const void* table, u64 index) {
+// position in the group of `threads` that starts: the first one does it, and those of its warp that
+// are with it help. A barrier of the group follows.
+GSAN_COLD void start(Cta cta, u32 thread, u32 threads, u32 records, const void* table, u64 index) {
+  if (u64* sites = cta.sites()) {
+    for (u32 place = thread; place < kCachedSites; place += threads) sites[place] = 0;
+  }
   if (thread >= kWarpSize) return;
   Warp warp = Warp::current();
   u32 first = warp.ballot(thread == 0);
@@ -94,10 +96,10 @@ GSAN_COLD void start(Cta cta, u32 thread, u32 records, const void* table, u64 in
   u32 id = launch->bank_first + slot;
   u32 last = ptx::load_relaxed(region.epoch(id));
   u32 epoch = following(region, last < kFirstEpoch ? kFirstEpoch - 1 : last);
-  ptx::store_release(region.epoch(id), epoch);
+  ptx::store_relaxed(region.epoch(id), epoch);
   History{region}.start(id, epoch, launch->number, state->coordinates);
   state->own_row = launch->own_row;
-  state->foreign_row = launch->foreign_row;
+  state->foreign_row = is_filled(launch->foreign_row) ? launch->foreign_row : 0;
   state->named_rows = launch->named_rows;
   state->epoch = epoch;
   state->start = epoch;
@@ -106,6 +108,8 @@ GSAN_COLD void start(Cta cta, u32 thread, u32 records, const void* table, u64 in
   state->bank_first = launch->bank_first;
   state->slots = region.globals->constants.slots;
   state->flags = 0;
+  // Who finds a record of this CTA finds it in the history.
+  ptx::fence();
 }
 
 // What the CTA knew goes into the completion, by all threads of the group.
@@ -135,10 +139,6 @@ GSAN_COLD void complete_rows(Cta cta, Group group) {
       done.add({bank, slot}, first_id + slot, entry);
     }
   }
-  if (group.leads() && cta.has_slot()) {
-    Place place = {launch.bank, cta.thread() - launch.bank_first};
-    done.add(place, cta.thread(), entry_all(ptx::local_load(&cta.state->epoch)));
-  }
 }
 
 // One CTA carries over the frontier's own rows, and one each completion that it knew. Rows of other
@@ -155,18 +155,18 @@ GSAN_COLD void carry(Cta cta, Group group, u32 mine) {
   }
 }
 
-// The CTA returns from the kernel: its completion is filled, its slot is free.
-GSAN_COLD void exit(Cta cta, Group group) {
+// Whether all that the CTA has to complete is its own epoch.
+GSAN_DEVICE bool knows_nothing_else(const gsan_thread_state& state) {
+  return (state.flags | state.taken | state.carries | state.checkpoint) == 0 &&
+         state.private_clock == 0;
+}
+
+// The rest of the completion, by all threads of the group.
+GSAN_COLD void complete_all(Cta cta, Group group) {
   gsan_thread_state* state = cta.state;
-  if (state->descriptor == 0) return;
-  gsan_launch_state* shared = cta.launch_state();
-  // Nobody makes accesses any more, and all threads see which rows this CTA carries.
-  group.wait();
-  if (group.leads()) {
-    u32 wanted = GSAN_LAUNCH_FRONTIER_CARRIED | ptx::local_load(&state->taken);
-    u32 before = ptx::load_relaxed(&shared->carried);
-    if ((before & wanted) != wanted) before = ptx::or_relaxed(&shared->carried, wanted);
-    state->carries = wanted & ~before;
+  if (group.leads() && state->taken != 0) {
+    u32 before = ptx::or_relaxed(&cta.launch_state()->carried, state->taken);
+    state->carries |= state->taken & ~before;
   }
   group.wait();
   complete_rows(cta, group);
@@ -174,8 +174,18 @@ GSAN_COLD void exit(Cta cta, Group group) {
   // The rows that the threads filled come before the leader's release.
   ptx::fence();
   group.wait();
+}
+
+// The CTA returns from the kernel: its completion is filled, its slot is free.
+GSAN_COLD void exit(Cta cta, Group group) {
+  gsan_thread_state* state = cta.state;
+  if (state->descriptor == 0) return;
+  // Nobody makes accesses any more.
+  group.wait();
+  if (!knows_nothing_else(*state)) complete_all(cta, group);
   if (!group.leads()) return;
   Region region = cta.region;
+  const gsan_launch_descriptor& launch = *cta.launch();
   if (state->accesses != 0) {
     ptx::add_relaxed(&region.globals->accesses.value, u64(state->accesses));
   }
@@ -185,12 +195,18 @@ GSAN_COLD void exit(Cta cta, Group group) {
     Pool{region}.give_back(state->private_clock);
     state->private_clock = 0;
   }
+  u32 slot = cta.thread() - launch.bank_first;
   if (cta.has_slot()) {
-    const gsan_launch_descriptor& launch = *cta.launch();
-    Slots(region, launch).give_back(cta.thread() - launch.bank_first);
+    // Whatever is there covers nothing newer: only this CTA knows of its epochs to come.
+    u32 own = entry_all(ptx::local_load(&state->epoch));
+    ptx::max_relaxed(reinterpret_cast<u32*>(launch.own_done) + slot, own);
+  }
+  ptx::fence();
+  if (cta.has_slot()) {
+    Slots(region, launch).give_back(slot);
     state->id = 0;
   }
-  ptx::add_release(&shared->exited, 1u);
+  ptx::add_relaxed(&cta.launch_state()->exited, 1u);
 }
 
 // `griddepcontrol.wait` returned: the completion of the launch waited for is known.

@@ -43,8 +43,9 @@ struct Slots {
     }
   }
 
+  // Behind a fence.
   GSAN_DEVICE void give_back(u32 slot) const {
-    ptx::and_release(masks + slot % sms, ~(1u << slot / sms));
+    ptx::and_relaxed(masks + slot % sms, ~(1u << slot / sms));
   }
 };
 
@@ -64,33 +65,36 @@ struct History {
            u64(thread - region.globals->constants.first_id) * GSAN_STATE_HISTORY;
   }
 
-  // A CTA starts on `thread`. By the holder of the slot.
+  // A CTA starts on `thread`. By the holder of the slot. Each word has the epoch: words of two
+  // starts are not taken for one.
   GSAN_DEVICE void start(u32 thread, u32 epoch, u32 launch, u64 coordinates) const {
     u32* starts = region.part<u32>(region.globals->offsets.starts) +
                   (thread - region.globals->constants.first_id);
     u32 number = ptx::load_relaxed(starts);
     gsan_history_entry* entry = ring(thread) + number % GSAN_STATE_HISTORY;
-    ptx::store_relaxed(&entry->start, u64(0));
-    ptx::fence();
-    ptx::store_relaxed(&entry->coordinates, coordinates);
-    ptx::store_release(&entry->start, u64(epoch) << 40 | u64(launch) << 8 | 1);
+    u64 tag = u64(epoch) << GSAN_HISTORY_START_SHIFT;
+    ptx::store_relaxed(&entry->start, tag | u64(launch) << GSAN_HISTORY_LAUNCH_SHIFT);
+    ptx::store_relaxed(&entry->coordinates, tag | coordinates);
     ptx::store_relaxed(starts, number + 1);
   }
 
   // The CTA that had `thread` at `epoch`; false if it is forgotten.
   GSAN_DEVICE bool find(u32 thread, u32 epoch, u32& launch, u64& coordinates) const {
+    // What the CTA wrote at its start comes before the record that was found.
+    ptx::fence();
     gsan_history_entry* entries = ring(thread);
     u64 newest = 0;
+#pragma unroll 1
     for (u32 index = 0; index < GSAN_STATE_HISTORY; ++index) {
-      u64 word = ptx::load_acquire(&entries[index].start);
+      u64 word = ptx::load_relaxed(&entries[index].start);
       u64 where = ptx::load_relaxed(&entries[index].coordinates);
-      ptx::fence();
-      if (word == 0 || ptx::load_relaxed(&entries[index].start) != word) continue;
-      if (word >> 40 > epoch || word >> 40 < newest >> 40) continue;
+      u64 start = word >> GSAN_HISTORY_START_SHIFT;
+      if (start != where >> GSAN_HISTORY_START_SHIFT) continue;
+      if (start > epoch || start < newest >> GSAN_HISTORY_START_SHIFT || start == 0) continue;
       newest = word;
-      coordinates = where;
+      coordinates = where & GSAN_HISTORY_COORDINATES_MASK;
     }
-    launch = u32(newest >> 8);
+    launch = u32(newest >> GSAN_HISTORY_LAUNCH_SHIFT);
     return newest != 0;
   }
 };

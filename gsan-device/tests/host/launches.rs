@@ -550,7 +550,7 @@ fn tensor() -> impl Strategy<Value = Tensor> {
     (0..SMS, writes, bytes, any::<bool>()).prop_flat_map(|(sm, write, bytes, aligned)| {
         // The hardware has vectors of 8 and 16 bytes, and only aligned ones.
         let alignment = match bytes {
-            8 | 16 => 8,
+            8 | 16 => u64::from(bytes),
             _ if aligned => u64::from(bytes),
             _ => 1,
         };
@@ -575,7 +575,8 @@ fn parts(bytes: u32, elements: &[(u64, bool)]) -> Vec<GranulePart> {
     for &(address, mask) in elements {
         let mut more: Vec<_> = granules(address, bytes).collect();
         if !mask {
-            more.iter_mut().for_each(|part| part.mask = 0);
+            more.truncate(1);
+            more[0].mask = 0;
         }
         if merged && last == Some(address / 8) {
             parts.last_mut().unwrap().mask |= more[0].mask;
