@@ -345,6 +345,21 @@ fn protocols_without_one_edge_are_found() {
     agree(Module::Protocols, &cases, limits());
 }
 
+/// Those that end as they began, with what earlier launches left in cells and sync words.
+#[test]
+fn protocols_are_clean_launch_after_launch() {
+    let again = |mut case: Case, what: &str| {
+        assert!(case.name.starts_with(what), "{}", case.name);
+        case.launches = vec![case.launches[0].clone(); 4];
+        case
+    };
+    let mut protocols = cases::protocols(SMALL);
+    let split_k = again(protocols.remove(4).correct, "split-K");
+    let mut lock = again(protocols.remove(0).correct, "spin lock");
+    lock.result = Some((1, vec![4 * SMALL.ctas * SMALL.rounds]));
+    agree(Module::Protocols, &[split_k, lock], limits());
+}
+
 /// More than the ring of publications holds.
 #[test]
 fn many_releases_are_clean() {

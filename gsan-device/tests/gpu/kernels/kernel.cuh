@@ -19,7 +19,8 @@ GSAN_DEVICE void barrier() { ptx::barrier(0, threads()); }
 // goes on.
 class Patience {
  public:
-  GSAN_DEVICE explicit Patience(u32* gave_up) : gave_up_(gave_up) {}
+  GSAN_DEVICE explicit Patience(u32* gave_up, u32 looks = 1 << 22)
+      : gave_up_(gave_up), left_(looks) {}
 
   GSAN_DEVICE bool more() {
     ptx::pause();
@@ -30,7 +31,7 @@ class Patience {
 
  private:
   u32* gave_up_;
-  u32 left_ = 1 << 22;
+  u32 left_;
 };
 
 // Order in time that the checks know nothing of, so that a race happens one way round.

@@ -118,7 +118,7 @@ KERNEL releases(u32* data, u32* flag, u32* gave_up, u32 count, LAUNCH) {
       atomic_store(flag, number, Order::kRelease, Scope::kGpu);
     }
   } else {
-    Patience patience(gave_up);
+    Patience patience(gave_up, 1 << 27);
     while (atomic_load(flag, Order::kAcquire, Scope::kGpu) != count && patience.more()) {
     }
     load(data);  // @released read
