@@ -140,6 +140,12 @@ impl Blocks {
         }))
     }
 
+    /// Numbers launches from the start. No block is in use.
+    pub(crate) fn restart(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.laps.fill(0);
+    }
+
     /// Whether half of the numbers are used up.
     pub(crate) fn is_half_worn(&self) -> bool {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

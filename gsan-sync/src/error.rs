@@ -36,6 +36,67 @@ pub enum Error {
         /// Its number.
         number: u32,
     },
+    /// The configuration was used already.
+    #[error(
+        "the configuration is fixed since its first use ({since}): change it before, or after a \
+         reset"
+    )]
+    Frozen {
+        /// What used it first.
+        since: &'static str,
+    },
+    /// Allocations are live.
+    #[error(
+        "{count} allocations are live, {bytes} bytes in all, the first at {first:#x}: free them \
+         before a reset"
+    )]
+    LiveAllocations {
+        /// How many.
+        count: usize,
+        /// Their bytes.
+        bytes: u64,
+        /// The address of one.
+        first: u64,
+    },
+    /// Graphs are not closed.
+    #[error("{count} graphs are not closed: close them before a reset")]
+    LiveGraphs {
+        /// How many.
+        count: usize,
+    },
+    /// Work is still running.
+    #[error("stream {:#x} of {} still has work: wait for it before a reset", .0.handle, .0.device)]
+    StillRunning(StreamKey),
+    /// A node of a graph depends on one that comes later, or on itself, or on one of another graph.
+    #[error("node {node} depends on node {on}, which is not there yet: {known} nodes are")]
+    BadNode {
+        /// The node.
+        node: usize,
+        /// What it depends on.
+        on: usize,
+        /// How many nodes there are.
+        known: usize,
+    },
+    /// A replay of the graph was begun and has not been finished, or still runs.
+    #[error("the graph is in flight: wait for its stream before closing it")]
+    GraphInFlight,
+    /// The graph was closed or became part of another one.
+    #[error("the graph {0} and cannot be used any more")]
+    GraphGone(&'static str),
+    /// The replay was finished before.
+    #[error("this replay was finished already")]
+    ReplayFinished,
+    /// There is no memory for the graph's rows.
+    #[error(
+        "no room for the clock rows of a graph of {nodes} kernels on {device}; make \
+         clock.snapshot_memory or clock.private_memory smaller"
+    )]
+    NoRoomForGraph {
+        /// How many kernels it has.
+        nodes: usize,
+        /// The device.
+        device: Device,
+    },
     /// Two devices were given the same rank, or one outside the topology.
     #[error(
         "topology.device_ranks gives {device} the rank {rank}, which is {why}; each device needs \

@@ -22,7 +22,7 @@ impl Events {
         recorded.get(&event).cloned()
     }
 
-    fn set(&self, event: u64, knowledge: Arc<Knowledge>) {
+    pub(crate) fn set(&self, event: u64, knowledge: Arc<Knowledge>) {
         let old = {
             let mut recorded = self
                 .recorded
@@ -32,6 +32,18 @@ impl Events {
         };
         // Rows that nobody names any more go back outside the lock.
         drop(old);
+    }
+
+    /// Forgets what comes before the records. Waiting for one of them is still an action of a stream.
+    pub(crate) fn clear(&self) {
+        let mut recorded = self
+            .recorded
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let nothing = Arc::new(Knowledge::default());
+        for knowledge in recorded.values_mut() {
+            *knowledge = Arc::clone(&nothing);
+        }
     }
 
     fn forget(&self, event: u64) {

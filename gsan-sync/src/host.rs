@@ -27,6 +27,13 @@ impl HostKnowledge {
         }
     }
 
+    /// Forgets everything.
+    pub(crate) fn clear(&self) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = Arc::default();
+        self.version.fetch_add(1, Release);
+    }
+
     /// The version, and what the host knows if `seen` is another one.
     pub(crate) fn news(&self, seen: u64) -> Option<(u64, Arc<Knowledge>)> {
         if version(&self.version) == seen {

@@ -34,6 +34,24 @@ pub enum Step {
         /// The words.
         words: Box<[u64]>,
     },
+    /// Writes zeroes.
+    Zero {
+        /// Where they start, a multiple of 8.
+        address: u64,
+        /// How many bytes, a multiple of 8.
+        bytes: u64,
+    },
+    /// Counts up in words of 32 bits.
+    Count {
+        /// The first word.
+        address: u64,
+        /// Bytes from one word to the next.
+        stride: u32,
+        /// How many words.
+        words: u32,
+        /// What the first one becomes; each is one more than the one before.
+        first: u32,
+    },
 }
 
 /// Runs steps on streams.

@@ -114,7 +114,8 @@ impl Drop for Launch {
     }
 }
 
-fn release(held: &[Arc<Stream>]) {
+/// Lets others use streams that were held.
+pub(crate) fn release(held: &[Arc<Stream>]) {
     for stream in held {
         stream.leave(stream.reenter());
     }
@@ -167,7 +168,7 @@ impl Ordering {
 impl Inner {
     /// Enters a stream whose implicit edges have been taken in; with it, a legacy default stream
     /// gets hold of all streams that wait for it.
-    fn occupy<'s>(
+    pub(crate) fn occupy<'s>(
         &self,
         stream: &'s Arc<Stream>,
     ) -> Result<(Entered<'s>, Vec<Arc<Stream>>), Error> {
@@ -268,6 +269,7 @@ impl Inner {
         info: &LaunchInfo,
     ) -> Result<Option<Chosen>, Error> {
         let device = &self.devices[stream.device];
+        self.awake(device);
         if !self.pay(device, stream, state)? {
             return Ok(None);
         }
@@ -364,12 +366,33 @@ impl Inner {
                 bank_first: region.bank_first(state.bank),
                 overtaken_count: count,
                 waits_for: count,
-                generation: 0,
+                generation: self.marks.generation(),
                 stream: stream.number,
                 grid: info.grid,
                 reserved: [0; 3],
             },
         );
+    }
+
+    /// Joins everything that comes before the next work of a stream into one frontier. False when
+    /// there is no memory for it.
+    pub(crate) fn join_all(&self, stream: &Stream, state: &mut StreamState) -> Result<bool, Error> {
+        let device = &self.devices[stream.device];
+        self.pay_steps(stream, state)?;
+        let news = self.host.news(state.host_seen);
+        let host = news.as_ref().map(|(_, known)| known.as_ref());
+        let Ok(join) = state.join_all(host) else {
+            return Ok(false);
+        };
+        if let Some((version, _)) = news {
+            state.host_seen = version;
+        }
+        if let Some(join) = join {
+            AtomicCounts::add(&self.counts.joins);
+            state.owed = steps(device, state.bank, &join);
+            self.pay_steps(stream, state)?;
+        }
+        Ok(true)
     }
 
     /// Sees to it that the stream has a block with a launch left, and gives back what its launches

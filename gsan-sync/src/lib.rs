@@ -29,23 +29,30 @@
 
 mod banks;
 mod blocks;
+mod configuration;
 mod error;
 mod event;
+mod graph;
 mod host;
 mod kernels;
 mod launch;
 mod launch_log;
 mod ordering;
+mod restart;
+mod reuse;
 mod rows;
 mod settings;
 mod state;
 mod stream;
 
+pub use configuration::Configuration;
 pub use error::Error;
+pub use graph::{NodeArguments, NodeId, Plan, PlanBuilder, Replay};
 pub use host::Edge;
 pub use kernels::{HostKernels, Kernels, Step};
 pub use launch::{Launch, LaunchInfo};
 pub use launch_log::LaunchRecord;
 pub use ordering::{Counts, Ordering};
+pub use restart::Idle;
 pub use settings::Settings;
 pub use stream::{StreamKey, StreamKind};

@@ -1,7 +1,7 @@
 //! The ordering of one process: its devices, streams and events.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
 use gsan_core::compressed::topology::Topology;
 use gsan_core::ids::DeviceRank;
@@ -10,12 +10,15 @@ use gsan_vmm::backend::{Backend, Device, Stream as Queue};
 use rustc_hash::FxHashMap;
 
 use crate::banks::Banks;
-use crate::blocks::Blocks;
+use crate::blocks::{Blocks, MOST_NUMBERS};
 use crate::error::Error;
 use crate::event::Events;
+use crate::graph::Plan;
 use crate::host::HostKnowledge;
 use crate::kernels::Kernels;
 use crate::launch_log::LaunchLog;
+use crate::restart::Marks;
+use crate::reuse::Memory;
 use crate::rows::RowMemory;
 use crate::settings::Settings;
 use crate::state::{self, Region};
@@ -31,6 +34,7 @@ pub struct Ordering {
 }
 
 pub(crate) struct Inner {
+    pub(crate) allocator: Arc<Allocator>,
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) kernels: Arc<dyn Kernels>,
     pub(crate) settings: Settings,
@@ -42,6 +46,10 @@ pub(crate) struct Inner {
     next_lineage: AtomicU32,
     pub(crate) events: Events,
     pub(crate) host: HostKnowledge,
+    pub(crate) memory: Memory,
+    pub(crate) plans: Mutex<Vec<Weak<Plan>>>,
+    pub(crate) marks: Marks,
+    pub(crate) next_graph_number: AtomicU32,
     pub(crate) counts: AtomicCounts,
 }
 
@@ -64,6 +72,7 @@ pub(crate) struct AtomicCounts {
     pub(crate) joins: AtomicU64,
     pub(crate) unchecked: AtomicU64,
     pub(crate) shared_banks: AtomicU64,
+    pub(crate) restarts: AtomicU64,
 }
 
 /// Counts since the ordering was made.
@@ -79,6 +88,8 @@ pub struct Counts {
     pub unchecked: u64,
     /// Streams that share a bank of thread ids with others.
     pub shared_banks: u64,
+    /// How often everything was forgotten because epochs, tokens or numbers were worn.
+    pub restarts: u64,
 }
 
 impl Ordering {
@@ -117,6 +128,9 @@ impl Ordering {
         }
         Ok(Ordering {
             inner: Arc::new(Inner {
+                allocator: Arc::clone(allocator),
+                marks: Marks::new(&settings),
+                plans: Mutex::default(),
                 backend,
                 kernels,
                 settings,
@@ -127,6 +141,8 @@ impl Ordering {
                 next_lineage: AtomicU32::new(0),
                 events: Events::default(),
                 host: HostKnowledge::default(),
+                memory: Memory::default(),
+                next_graph_number: AtomicU32::new(MOST_NUMBERS),
                 counts: AtomicCounts::default(),
             }),
         })
@@ -205,13 +221,8 @@ impl Ordering {
             joins: counts.joins.load(Relaxed),
             unchecked: counts.unchecked.load(Relaxed),
             shared_banks: counts.shared_banks.load(Relaxed),
+            restarts: counts.restarts.load(Relaxed),
         }
-    }
-
-    /// Whether launch numbers are half used up on some device.
-    pub fn numbers_are_half_worn(&self) -> bool {
-        let mut devices = self.inner.devices.iter();
-        devices.any(|device| device.blocks.is_half_worn())
     }
 }
 
@@ -233,6 +244,20 @@ impl Inner {
         let streams = self.streams.read().unwrap_or_else(PoisonError::into_inner);
         let wanted = |s: &&Arc<Stream>| device.is_none_or(|device| s.key.device == device);
         streams.values().filter(wanted).cloned().collect()
+    }
+
+    /// All streams, in the order in which one may get hold of several.
+    pub(crate) fn streams_in_order(&self) -> Vec<Arc<Stream>> {
+        let mut streams = self.streams(None);
+        let legacy = |stream: &Stream| stream.kind != StreamKind::Legacy;
+        streams.sort_by_key(|stream| (stream.device, legacy(stream), stream.number));
+        streams
+    }
+
+    /// Forgets all streams: whoever names one is told that it is not known.
+    pub(crate) fn close(&self) {
+        let mut streams = self.streams.write().unwrap_or_else(PoisonError::into_inner);
+        streams.clear();
     }
 
     pub(crate) fn new_lineage(&self) -> u32 {

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gsan_vmm::backend::{Backend, Device};
+use gsan_vmm::backend::{Backend, Device, Result};
 
 use crate::state::Region;
 
@@ -32,9 +32,13 @@ pub(crate) struct RowMemory {
 struct RowState {
     next: u64,
     end: u64,
+    /// All pairs ever made, as ranges of neighbours: first address and end.
+    made: Vec<(u64, u64)>,
     /// Pairs whose stream is gone; to be cleared before they are used again.
     left: Vec<Pair>,
     tables: Vec<u64>,
+    /// Areas that were given back: bytes and address.
+    areas: Vec<(u64, u64)>,
 }
 
 /// How many pairs a stream may have though memory is short: the frontier, the completions of
@@ -53,8 +57,10 @@ impl RowMemory {
             state: Mutex::new(RowState {
                 next: region.rows,
                 end: region.end,
+                made: Vec::new(),
                 left: Vec::new(),
                 tables: Vec::new(),
+                areas: Vec::new(),
             }),
         }
     }
@@ -64,7 +70,7 @@ impl RowMemory {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `bytes` bytes of zeroes, for good.
+    /// `bytes` bytes of zeroes, for good; a multiple of 128.
     pub(crate) fn area(&self, bytes: u64) -> Option<u64> {
         let mut state = self.lock();
         let address = state.next;
@@ -73,6 +79,35 @@ impl RowMemory {
         }
         state.next += bytes;
         Some(address)
+    }
+
+    /// `bytes` bytes of zeroes, rounded up to lines, until they are given back.
+    pub(crate) fn lend(self: &Arc<Self>, bytes: u64) -> Option<Area> {
+        let bytes = bytes.next_multiple_of(128);
+        let fitting = {
+            let mut state = self.lock();
+            let fits =
+                |&(_, &(size, _)): &(usize, &(u64, u64))| (bytes..=2 * bytes).contains(&size);
+            let areas = state.areas.iter().enumerate().filter(fits);
+            let best = areas.min_by_key(|(_, (size, _))| *size).map(|(at, _)| at);
+            best.map(|at| state.areas.swap_remove(at))
+        };
+        if let Some((size, address)) = fitting {
+            let area = Area {
+                address,
+                bytes: size,
+                memory: Arc::clone(self),
+            };
+            let cleared = self.backend.fill(self.device, address, size, 0);
+            if cleared.is_ok() {
+                return Some(area);
+            }
+        }
+        Some(Area {
+            address: self.area(bytes)?,
+            bytes,
+            memory: Arc::clone(self),
+        })
     }
 
     /// A pair of empty rows, for somebody who has `has` of them.
@@ -84,6 +119,11 @@ impl RowMemory {
             if enough && room >= self.pair_bytes {
                 let own = state.next;
                 state.next += self.pair_bytes;
+                let end = state.next;
+                match state.made.last_mut() {
+                    Some(last) if last.1 == own => last.1 = end,
+                    _ => state.made.push((own, end)),
+                }
                 return Some(Pair {
                     own,
                     foreign: own + self.own_bytes,
@@ -98,6 +138,15 @@ impl RowMemory {
                 None
             }
         }
+    }
+
+    /// Clears every pair, in use or not.
+    pub(crate) fn clear(&self) -> Result<()> {
+        let made = self.lock().made.clone();
+        for (start, end) in made {
+            self.backend.fill(self.device, start, end - start, 0)?;
+        }
+        Ok(())
     }
 
     /// Memory of a table of rows.
@@ -120,6 +169,19 @@ pub(crate) struct Table {
 impl Drop for Table {
     fn drop(&mut self) {
         self.memory.lock().tables.push(self.address);
+    }
+}
+
+/// Memory of a graph.
+pub(crate) struct Area {
+    pub(crate) address: u64,
+    pub(crate) bytes: u64,
+    memory: Arc<RowMemory>,
+}
+
+impl Drop for Area {
+    fn drop(&mut self) {
+        self.memory.lock().areas.push((self.bytes, self.address));
     }
 }
 
@@ -227,6 +289,18 @@ impl Completion {
             turn: Arc::clone(turn),
             taken: AtomicBool::new(false),
         })
+    }
+
+    /// One whose rows belong to somebody else, who writes them again.
+    pub(crate) fn lent(
+        (lineage, mark): (u32, Mark),
+        bank: u32,
+        (own, foreign): (u64, u64),
+        turn: &Arc<Turn>,
+    ) -> Arc<Completion> {
+        let made = Completion::new((lineage, mark), bank, Pair { own, foreign }, turn);
+        made.take();
+        made
     }
 
     pub(crate) fn covers(&self, other: &Completion) -> bool {

@@ -31,6 +31,9 @@ pub struct Settings {
     pub write_once: u64,
     /// `GSAN_STATE_HALT_*`.
     pub flags: u32,
+    /// How many launches must have been made before a device-wide wait looks for wear again, which
+    /// reads memory of the device.
+    pub launches_between_looks: u64,
 }
 
 impl Default for Settings {
@@ -50,6 +53,7 @@ impl Default for Settings {
             race_ring: 0,
             write_once: 0,
             flags: 0,
+            launches_between_looks: 4096,
         }
     }
 }

@@ -381,6 +381,55 @@ impl StreamState {
             .any(|known| known.lineage == completion.lineage && known.mark.covers(completion.mark))
     }
 
+    /// What the next launch starts with, once everything is joined: the rows, and those named.
+    pub(crate) fn frontier(&self) -> (Pair, impl Iterator<Item = &Arc<Completion>>) {
+        (self.base.pair, self.named.iter().flatten())
+    }
+
+    /// A graph was given to the stream, which completes into `done`.
+    pub(crate) fn graph_done(&mut self, done: Arc<Knowledge>) {
+        self.pending.push(done);
+        self.knowledge = None;
+        self.acted = None;
+    }
+
+    /// Joins everything that comes before the next work. `Err` when there is no memory.
+    pub(crate) fn join_all(&mut self, host: Option<&Knowledge>) -> Result<Option<Join>, OutOfRows> {
+        let (_, join) = self.join(host, false)?;
+        Ok(join)
+    }
+
+    /// Forgets everything. Nothing runs. Returns what was kept for launches in flight, and the block.
+    pub(crate) fn restart(&mut self) -> Vec<Retired> {
+        self.advance_all();
+        self.pending.clear();
+        self.known.clear();
+        self.named.clear();
+        self.table = None;
+        self.knowledge = None;
+        self.acted = None;
+        self.owed.clear();
+        self.seen.clear();
+        self.lent.clear();
+        let mut kept = std::mem::take(&mut self.retired);
+        kept.extend(self.block.take().map(Retired::Block));
+        kept
+    }
+
+    /// Keeps one pair and gives all others back.
+    fn advance_all(&mut self) {
+        for chained in std::mem::take(&mut self.chain) {
+            self.drop_link(chained.link);
+        }
+        self.carried = false;
+        if let Some(shared) = self.base.shared.take() {
+            // The pair is this stream's own again, whoever named it.
+            if !shared.take() {
+                tracing::debug!("rows of a frontier were taken back twice");
+            }
+        }
+    }
+
     /// The launch that `start` was chosen for was given to the stream.
     pub(crate) fn submitted(&mut self, start: &Start, state: u64, ctas: u32) {
         let base = if start.dependent {
@@ -519,6 +568,8 @@ pub(crate) struct Stream {
 struct Lane {
     /// The thread between the begin and the end of a launch.
     owner: Option<ThreadId>,
+    /// How many threads wait for it.
+    waiting: u32,
     state: StreamState,
 }
 
@@ -556,7 +607,11 @@ impl Stream {
             number,
             device,
             version: AtomicU64::new(0),
-            lane: Mutex::new(Lane { owner: None, state }),
+            lane: Mutex::new(Lane {
+                owner: None,
+                waiting: 0,
+                state,
+            }),
             freed: Condvar::new(),
         }
     }
@@ -570,10 +625,12 @@ impl Stream {
                 if owner == this {
                     return Err(Error::LaunchUnfinished(self.key));
                 }
+                lane.waiting += 1;
                 lane = self
                     .freed
                     .wait(lane)
                     .unwrap_or_else(PoisonError::into_inner);
+                lane.waiting -= 1;
             }
         }
         Ok(Entered { lane })
@@ -588,8 +645,12 @@ impl Stream {
     /// Lets others in.
     pub(crate) fn leave(&self, mut entered: Entered<'_>) {
         entered.lane.owner = None;
+        let waiting = entered.lane.waiting > 0;
         drop(entered);
-        self.freed.notify_one();
+        if waiting {
+            // All of them: whoever comes in may go out again without telling anybody.
+            self.freed.notify_all();
+        }
     }
 
     pub(crate) fn version(&self) -> u64 {

@@ -99,7 +99,9 @@ impl Step {
     fn addresses(&self) -> [u64; 2] {
         match *self {
             Step::Merge { target, source, .. } => [target, source],
-            Step::Words { address, .. } => [address, 0],
+            Step::Words { address, .. }
+            | Step::Zero { address, .. }
+            | Step::Count { address, .. } => [address, 0],
         }
     }
 }
@@ -145,6 +147,28 @@ impl Regions {
                 }
                 if merged && target_filled != 0 {
                     to.word(target_filled).store(1, Relaxed);
+                }
+            }
+            &Step::Zero { address, bytes } => {
+                let Some(to) = self.words(address) else {
+                    return;
+                };
+                for word in to.range(address, (bytes / 4) as u32) {
+                    word.store(0, Relaxed);
+                }
+            }
+            &Step::Count {
+                address,
+                stride,
+                words,
+                first,
+            } => {
+                let Some(to) = self.words(address) else {
+                    return;
+                };
+                for at in 0..words {
+                    let word = to.word(address + u64::from(at) * u64::from(stride));
+                    word.store(first.wrapping_add(at), Relaxed);
                 }
             }
             Step::Words { address, words } => {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use gsan_core::event::{HostEvent, Launch};
 use gsan_core::host_order::HostOrder;
 use gsan_core::ids::{DeviceRank, LaunchId, StreamId};
-use gsan_sync::{LaunchInfo, Settings, StreamKind};
+use gsan_sync::{Idle, LaunchInfo, Settings, StreamKind};
 use gsan_vmm::backend::host::Stepped;
 use gsan_vmm::backend::{Backend, FenceId};
 use proptest::prelude::*;
@@ -39,6 +39,8 @@ enum Step {
     SyncStream(u64),
     SyncEvent(u64),
     SyncDevice,
+    /// Everything is waited for, and then forgotten.
+    Restart,
     /// Runs some of the work that waits: the stream, and how many pieces.
     Run {
         stream: u64,
@@ -66,6 +68,7 @@ fn step(programmatic: bool) -> impl Strategy<Value = Step> {
         1 => stream.clone().prop_map(Step::SyncStream),
         1 => event.prop_map(Step::SyncEvent),
         1 => Just(Step::SyncDevice),
+        1 => Just(Step::Restart),
         4 => (stream, 1u8..4).prop_map(|(stream, pieces)| Step::Run { stream, pieces }),
     ]
 }
@@ -241,6 +244,14 @@ impl Program {
                 self.closure.order.host(HostEvent::SyncDevice(device));
                 ordering.synchronize_device(GPU).unwrap();
                 self.gpu.backend.run_all();
+            }
+            Step::Restart => {
+                self.gpu.backend.run_all();
+                self.closure
+                    .order
+                    .host(HostEvent::SyncDevice(DeviceRank(0)));
+                ordering.synchronize_device(GPU).unwrap();
+                assert_eq!(ordering.restart(), Ok(Idle::Restarted));
             }
             Step::Run { stream, pieces } => {
                 for _ in 0..pieces {

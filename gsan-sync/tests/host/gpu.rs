@@ -13,7 +13,7 @@ use gsan_core::atomics::Native;
 use gsan_core::clock::ClockEntry;
 use gsan_core::compressed::topology::Place;
 use gsan_core::ids::DeviceRank;
-use gsan_core::layout::{LaunchDescriptor, RaceEntry, RaceRing, RowHeader};
+use gsan_core::layout::{GlobalState, LaunchDescriptor, RaceEntry, RaceRing, RowHeader};
 use gsan_core::race_ring::RaceReader;
 use gsan_sync::{HostKernels, LaunchInfo, Ordering, Settings, StreamKey, StreamKind};
 use gsan_vmm::backend::host::{HostBackend, HostOptions, View};
@@ -277,7 +277,7 @@ impl Gpu {
         device: Device,
         (table, index): (u64, u64),
         ctas: &[&[Do]],
-    ) -> impl FnOnce() + Send + 'static {
+    ) -> impl FnOnce() + Send + use<> {
         let globals = self.ordering.state_region(device).unwrap();
         let rank = self.ordering.rank(device).unwrap();
         let (sms, memory) = (Arc::clone(&self.sms), self.memory);
@@ -336,6 +336,19 @@ impl Gpu {
         // SAFETY: the table is pinned memory of the ordering, which is not given back while it
         // lives, and the host alone writes it, on this thread.
         bytemuck::cast(unsafe { pointer.read_volatile() })
+    }
+
+    /// Wears the epochs of a device's thread ids.
+    pub(crate) fn wear(&self, epoch: u32) {
+        let base = self.ordering.state_region(GPU).unwrap();
+        let view = &self.views[&0].words32();
+        let offset = core::mem::offset_of!(GlobalState, offsets) as u64;
+        let at = offset + core::mem::offset_of!(gsan_core::layout::Offsets, epochs) as u64;
+        let first = self.word(base + at) as usize / 4;
+        let ids = self.ordering.topology().ids() as usize;
+        for word in &view[first..first + ids] {
+            word.fetch_max(epoch, Relaxed);
+        }
     }
 
     fn word(&self, address: u64) -> u32 {

@@ -4,5 +4,8 @@
 
 mod closure;
 mod gpu;
+mod graphs;
+mod restart;
+mod reuse;
 mod streams;
 mod threads;

@@ -1,0 +1,251 @@
+//! Restart: everything is forgotten when epochs, tokens or launch numbers are half worn, at a moment
+//! when nothing runs.
+//!
+//! It never waits for work. A device's rank is marked idle when the host knows that it has nothing to
+//! do, and busy by its next launch ([`RestartMarks`]). Whoever finds all ranks idle zeroes.
+
+use std::mem::offset_of;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use gsan_core::atomics::Native;
+use gsan_core::compressed::restart::RestartMarks;
+use gsan_core::compressed::system::RUNNING;
+use gsan_core::layout::GlobalState;
+use gsan_core::record::Token;
+use gsan_vmm::backend::Device;
+
+use crate::error::Error;
+use crate::launch::release;
+use crate::ordering::{AtomicCounts, DeviceState, Inner, Ordering};
+use crate::settings::Settings;
+use crate::stream::{Retired, Stream};
+
+/// The mark of a rank that is busy.
+const BUSY: u32 = 0;
+
+/// The marks of all ranks.
+pub(crate) struct Marks {
+    words: Box<[AtomicU32]>,
+    generation: AtomicU32,
+    /// Launches when wear was looked at last.
+    looked: std::sync::atomic::AtomicU64,
+}
+
+impl Marks {
+    pub(crate) fn new(settings: &Settings) -> Marks {
+        Marks {
+            words: (0..settings.devices)
+                .map(|_| AtomicU32::new(BUSY))
+                .collect(),
+            generation: AtomicU32::new(0),
+            looked: std::sync::atomic::AtomicU64::new(0),
+        }
+    }
+
+    /// How many restarts there were.
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation.load(Relaxed)
+    }
+}
+
+/// What came of a moment at which a device had nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Idle {
+    /// Some stream still has work, or a launch is under way.
+    NotYet,
+    /// Nothing runs, and nothing is worn.
+    Noted,
+    /// Nothing ran, and everything was forgotten.
+    Restarted,
+}
+
+impl Ordering {
+    /// A device-wide wait has returned. If something is half worn, and nothing runs on any device of
+    /// the process, everything is forgotten: shadow and clocks are zeroed, and streams, events and
+    /// graphs start anew.
+    ///
+    /// # Errors
+    /// When the device has no rank, a launch of this thread is unfinished, or the backend fails.
+    pub fn device_is_idle(&self, device: Device) -> Result<Idle, Error> {
+        self.synchronize_device(device)?;
+        let inner = &*self.inner;
+        let launches = inner.counts.launches.load(Relaxed);
+        let since = launches.wrapping_sub(inner.marks.looked.load(Relaxed));
+        if since < inner.settings.launches_between_looks {
+            return Ok(Idle::Noted);
+        }
+        inner.marks.looked.store(launches, Relaxed);
+        if !self.is_half_worn()? {
+            return Ok(Idle::Noted);
+        }
+        self.restart()
+    }
+
+    /// Whether half of the epochs of some thread id, of the tokens or of the launch numbers of some
+    /// device are used up. It reads memory of the devices.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub fn is_half_worn(&self) -> Result<bool, Error> {
+        for device in &self.inner.devices {
+            if device.blocks.is_half_worn() || self.inner.epochs_are_half_worn(device)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Forgets everything, if nothing runs on any device of the process.
+    ///
+    /// # Errors
+    /// When a launch of this thread is unfinished, or the backend fails.
+    pub fn restart(&self) -> Result<Idle, Error> {
+        let inner = &*self.inner;
+        let held = inner.hold_all()?;
+        let restarted = inner.restart_held(&held);
+        release(&held);
+        restarted
+    }
+}
+
+impl Inner {
+    /// A launch comes: the rank is busy from now on.
+    pub(crate) fn awake(&self, device: &DeviceState) {
+        let rank = usize::from(device.region.rank.0);
+        // A mark turns idle only while all streams are held, so a busy one stays busy here.
+        if self.marks.words[rank].load(Acquire) == BUSY {
+            return;
+        }
+        let marks = RestartMarks::<Native>::new(&self.marks.words);
+        while marks.launch(rank).is_err() {
+            // Somebody zeroes, which waits for nothing.
+            std::thread::yield_now();
+        }
+    }
+
+    /// Gets hold of all streams.
+    pub(crate) fn hold_all(&self) -> Result<Vec<std::sync::Arc<Stream>>, Error> {
+        let streams = self.streams_in_order();
+        for (at, stream) in streams.iter().enumerate() {
+            match stream.enter() {
+                Ok(entered) => entered.keep(),
+                Err(error) => {
+                    release(&streams[..at]);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(streams)
+    }
+
+    /// A stream that still has work.
+    pub(crate) fn still_running<'s>(
+        &self,
+        held: &'s [std::sync::Arc<Stream>],
+    ) -> Result<Option<&'s Stream>, Error> {
+        for stream in held {
+            let fence = self.backend.fence(stream.key.device, stream.queue)?;
+            let passed = self.backend.passed(fence);
+            self.backend.forget(fence);
+            if !passed? {
+                return Ok(Some(stream));
+            }
+        }
+        Ok(None)
+    }
+
+    fn restart_held(&self, held: &[std::sync::Arc<Stream>]) -> Result<Idle, Error> {
+        if self.still_running(held)?.is_some() {
+            return Ok(Idle::NotYet);
+        }
+        let plans = self.live_plans();
+        if plans.iter().any(|plan| plan.is_begun()) {
+            return Ok(Idle::NotYet);
+        }
+        let marks = RestartMarks::<Native>::new(&self.marks.words);
+        let ranks = self.devices.iter().map(|d| usize::from(d.region.rank.0));
+        ranks.for_each(|rank| marks.idle(rank));
+        let mut zeroed = Ok(());
+        let all = marks.try_restart(|| zeroed = self.forget(held));
+        if !all {
+            return Ok(Idle::NotYet);
+        }
+        zeroed?;
+        AtomicCounts::add(&self.counts.restarts);
+        Ok(Idle::Restarted)
+    }
+
+    fn forget(&self, held: &[std::sync::Arc<Stream>]) -> Result<(), Error> {
+        self.events.clear();
+        self.host.clear();
+        self.memory.clear();
+        let (version, _) = self.host.news(u64::MAX).unwrap_or_default();
+        for stream in held {
+            let device = &self.devices[stream.device];
+            let (backend, region) = (&*self.backend, &device.region);
+            let mut state = stream.reenter();
+            state.host_seen = version;
+            let mut kept = state.restart();
+            while let Some(more) = state.behind.pop(backend)? {
+                kept.extend(more);
+            }
+            drop(state);
+            for retired in kept {
+                if let Retired::Block(block) = retired {
+                    device.blocks.give_back(backend, region, block)?;
+                }
+            }
+        }
+        for device in &self.devices {
+            let region = &device.region;
+            self.backend.synchronize(region.device)?;
+            device.blocks.restart();
+            device.rows.clear()?;
+            self.clear_region(device)?;
+        }
+        for plan in self.live_plans() {
+            plan.restart()?;
+        }
+        self.allocator.clear_shadow()?;
+        self.marks.generation.fetch_add(1, Release);
+        Ok(())
+    }
+
+    /// Zeroes what device code keeps, apart from names, counts and losses.
+    fn clear_region(&self, device: &DeviceState) -> Result<(), Error> {
+        let region = &device.region;
+        let offsets = &region.global.offsets;
+        let start = u64::from(offsets.slot_masks);
+        let bytes = u64::from(offsets.sites) - start;
+        self.allocator
+            .clear_state(region.rank, region.device, start, bytes)?;
+        let mut global: GlobalState = bytemuck::Zeroable::zeroed();
+        let target = bytemuck::bytes_of_mut(&mut global);
+        self.backend.read(region.device, region.base, target)?;
+        global.generation = self.marks.generation() + 1;
+        global.publication_head.value = region.global.publication_head.value;
+        global.snapshot_head.value = region.global.snapshot_head.value;
+        global.sequential.value = region.global.sequential.value;
+        let bytes = bytemuck::bytes_of(&global);
+        self.backend.write(region.device, region.base, bytes)?;
+        Ok(())
+    }
+
+    fn epochs_are_half_worn(&self, device: &DeviceState) -> Result<bool, Error> {
+        let region = &device.region;
+        let offsets = &region.global.offsets;
+        let mut head = [0; 8];
+        let at = region.base + offset_of!(GlobalState, publication_head) as u64;
+        self.backend.read(region.device, at, &mut head)?;
+        if u64::from_le_bytes(head) > Token::MAX.get() / 2 {
+            return Ok(true);
+        }
+        let share = usize::from(region.global.constants.share);
+        let mut epochs = vec![0u32; share];
+        let at = region.base + u64::from(offsets.epochs);
+        let target = bytemuck::cast_slice_mut(&mut epochs);
+        self.backend.read(region.device, at, target)?;
+        Ok(epochs.iter().any(|&epoch| epoch > RUNNING.get() / 2))
+    }
+}
