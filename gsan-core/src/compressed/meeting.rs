@@ -1,8 +1,10 @@
 //! Cluster barriers and mbarriers: arrivals release into the running phase, completed waits
 //! acquire the phase.
 //!
-//! The counts mirror the hardware's, as far as arrivals are reported. They may lag behind; a wait
-//! that has returned proves that its phase is complete, whatever the mirror says.
+//! The counts mirror the hardware's, as far as arrivals are reported. They may lag behind, by any
+//! number of phases, or be ahead; a wait that has returned proves that its phase is complete,
+//! whatever the mirror says. So a wait for a parity takes all arrivals so far: which of them belong
+//! to its phase cannot be told, and missing one would invent a race.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -95,24 +97,26 @@ impl<'m, M: Memory> Meeting<'m, M> {
         let _ = self.count().compare_exchange(state, next, AcqRel, Relaxed);
     }
 
-    /// A wait for the phase of `parity` has returned.
+    /// A wait for the phase of `parity` has returned. It acquires that phase, and what has arrived
+    /// for later ones by now.
     pub fn wait(&self, cta: Cta<'_, M>, parity: u32) {
         let state = self.count().load(Acquire);
         if (state >> (2 * COUNT_BITS)) & 1 == u64::from(parity & 1) {
             cta.count(Loss::BarrierMismatch);
             self.complete(state);
         }
-        self.acquire(cta, parity);
+        Self::acquire(cta, self.arrivals());
     }
 
-    /// A wait for the newest completed phase has returned.
+    /// A wait for the newest completed phase has returned. Only for phases that an event completes
+    /// ([`Self::complete_phase`]): then the mirror is exact.
     pub fn wait_newest(&self, cta: Cta<'_, M>) {
         let phase = self.count().load(Acquire) >> (2 * COUNT_BITS);
-        self.acquire(cta, (phase as u32).wrapping_sub(1));
+        Self::acquire(cta, self.of_parity((phase as u32).wrapping_sub(1)));
     }
 
-    fn acquire(&self, cta: Cta<'_, M>, parity: u32) {
-        if let Some(arrivals) = sync_of(self.of_parity(parity).load(Acquire)) {
+    fn acquire(cta: Cta<'_, M>, word: &M::U64) {
+        if let Some(arrivals) = sync_of(word.load(Acquire)) {
             cta.acquire(arrivals);
         }
     }

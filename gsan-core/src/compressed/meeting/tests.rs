@@ -87,8 +87,6 @@ fn a_phase_that_is_not_complete_says_nothing() {
     let met = Met::new(2);
     let first = met.arrive(0);
     met.wait_newest(2);
-    // The idiom of a producer: the phase before the first one counts as complete.
-    met.wait(2, 1);
     assert!(!met.knows(2, first));
     met.arrive(1);
     met.wait_newest(2);
@@ -97,17 +95,18 @@ fn a_phase_that_is_not_complete_says_nothing() {
 }
 
 #[test]
-fn a_wait_knows_its_phase_and_not_the_running_one() {
-    let met = Met::new(2);
+fn a_told_phase_does_not_include_the_running_one() {
+    let met = Met::new(0);
     let arrivals = [met.arrive(0), met.arrive(1)];
+    met.meeting().complete_phase();
     let running = met.arrive(0);
-    met.wait(2, 0);
+    met.wait_newest(2);
     assert!(met.knows_all(2, &arrivals));
     assert!(!met.knows(2, running));
     met.arrive(1);
-    met.wait(2, 1);
+    met.meeting().complete_phase();
+    met.wait_newest(2);
     assert!(met.knows(2, running));
-    assert_eq!(met.mismatches(), 0);
 }
 
 #[test]
@@ -140,6 +139,51 @@ fn a_wait_that_returned_proves_the_phase_complete_whatever_the_count_says() {
         met.wait(2, round);
         assert!(met.knows_all(2, &arrivals), "round {round}");
         assert_eq!(met.mismatches(), u64::from(round) + 1);
+    }
+}
+
+/// Every way in which hardware counts of 1 to 4 split into reported and silent arrivals, and every
+/// set of phases that somebody waits for.
+#[test]
+fn a_wait_knows_its_phase_however_many_phases_nobody_waited_for() {
+    const PHASES: u32 = 6;
+    for (reported, silent) in [(1, 0), (1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (3, 1)] {
+        for waited in 1_u32..1 << PHASES {
+            let met = Met::new(reported + silent);
+            for phase in 0..PHASES {
+                let arrivals: Vec<Moment> = (0..reported)
+                    .map(|by| met.arrive(by as usize % 2))
+                    .collect();
+                if waited >> phase & 1 != 0 {
+                    met.wait(2, phase);
+                    assert!(
+                        met.knows_all(2, &arrivals),
+                        "{reported} reported and {silent} silent arrivals, phases waited for \
+                         {waited:#b}, phase {phase}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// The same for more arrivals than the mirror expects, so that it runs ahead.
+#[test]
+fn a_wait_knows_its_phase_however_far_the_mirror_is_ahead() {
+    for expected in 1..4 {
+        for arriving in expected + 1..expected + 5 {
+            let met = Met::new(expected);
+            for phase in 0..6 {
+                let arrivals: Vec<Moment> = (0..arriving)
+                    .map(|by| met.arrive(by as usize % 2))
+                    .collect();
+                met.wait(2, phase);
+                assert!(
+                    met.knows_all(2, &arrivals),
+                    "{arriving} arrivals, {expected} expected, phase {phase}"
+                );
+            }
+        }
     }
 }
 
