@@ -178,7 +178,8 @@ impl Allocator {
         })
     }
 
-    /// The reservation and its arithmetic.
+    /// The reservation and its arithmetic: [`AddressSpace::shadow`] is where the shadow of an
+    /// address of [managed](Allocation::managed) memory lies.
     pub fn space(&self) -> AddressSpace {
         self.inner.space
     }
@@ -208,7 +209,8 @@ impl Allocator {
         unused && self.inner.queue.waiting_bytes() == 0
     }
 
-    /// The live allocation that contains `address`.
+    /// The live allocation that contains `address`. Freed memory is not live, even while it waits
+    /// for its stream.
     pub fn find(&self, address: u64) -> Option<Allocation> {
         let slots = self.inner.slots();
         slots.find(address).ok().map(|live| live.allocation)
@@ -299,7 +301,7 @@ impl Allocator {
     /// believes its size and device to be. The memory is given back once `stream` has passed
     /// this point; the call does not wait for that.
     ///
-    /// Memory of another process is only unmapped.
+    /// `stream` is one of the allocation's device. Memory of another process is only unmapped.
     ///
     /// # Errors
     /// When no allocation starts there, it was freed already, or it is not what `given` says, or

@@ -10,6 +10,37 @@
 //! and runtime state are ranges of bytes here. Where shadow lies is said by
 //! [`gsan_core::address`].
 //!
+//! **Start** with a backend ([`backend::host::HostBackend`], or `backend::cuda::CudaBackend` with
+//! the feature `cuda`) and an [`Allocator`] over it. An address is a plain `u64`, a device its
+//! number, a stream a [`backend::Stream`]:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use gsan_vmm::backend::host::{HostBackend, HostOptions};
+//! use gsan_vmm::backend::{Device, Stream};
+//! use gsan_vmm::{Allocator, Options};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let backend = Arc::new(HostBackend::new(HostOptions::default())?);
+//! let allocator = Allocator::new(backend, Options::default())?;
+//! let address = allocator.allocate(1 << 20, Device(0))?;
+//! let allocation = allocator.find(address + 5).expect("it is live");
+//! // Only managed memory has shadow.
+//! assert!(allocation.managed);
+//! let cell = allocator.space().shadow(address);
+//! assert!(cell < allocator.space().real_base());
+//! // Returns at once; the memory goes when the stream has come that far.
+//! allocator.free(address, None, Stream::DEFAULT)?;
+//! allocator.flush();
+//! assert!(allocator.is_empty());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Sharing goes [`Allocator::export`], [`share::SharedAllocation::into_parcel`],
+//! [`rendezvous::Rendezvous::exchange`], [`share::SharedAllocation::from_parcel`],
+//! [`Allocator::import`]; `examples/share.rs` is the whole of it with two processes.
+//!
 //! **Invariants**
 //! - Shadow is zero when an allocation is handed out, and memory without shadow lies outside the
 //!   reservation, so that the arithmetic of device code never leads to memory that is not mapped.

@@ -1,5 +1,9 @@
 //! What one process tells another so that it can map the same memory.
 //!
+//! What [`Allocator::export`](crate::Allocator::export) returns is packed with `into_parcel` and,
+//! on the other side, unpacked with `from_parcel` for [`Allocator::import`](crate::Allocator::import).
+//! A parcel holds one allocation or one runtime state.
+//!
 //! A [`Parcel`] is the form in which it travels: text and descriptors. Without descriptors, that
 //! is with fabric handles, any channel can carry it; with them a Unix socket must
 //! ([`crate::rendezvous`]).

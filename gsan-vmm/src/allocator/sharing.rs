@@ -9,7 +9,10 @@ use crate::share::{SharedAllocation, SharedMemory};
 
 impl Allocator {
     /// The allocation that contains `address`, for another process to import, and the distance
-    /// from its start to `address`.
+    /// from its start to `address`. The distance does not travel with the allocation: whoever needs
+    /// it on the other side sends it along.
+    ///
+    /// The memory lives until this process has freed it and every process that imported it, too.
     ///
     /// # Errors
     /// When no allocation contains it, or the backend cannot export it.
