@@ -10,7 +10,8 @@
 //!
 //! From then on [`Rendezvous::exchange`] is a collective: every rank gives one [`Parcel`] and gets
 //! one of each. Every wait ends at the group's time limit, with an error that names the ranks
-//! waited for; a rank that died is named at once.
+//! waited for; a rank that died is named at once. A [`Parcel`] carries one allocation, so sharing
+//! several takes as many exchanges; an empty one ([`Parcel::default`]) makes an exchange a barrier.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -28,12 +29,13 @@ mod message;
 use directory::Directory;
 use message::{Connection, Message, Received};
 
-pub use message::{MOST_DESCRIPTORS, MOST_TEXT};
+pub use message::{MOST_DESCRIPTORS, MOST_NAME, MOST_TEXT};
 
 /// A group of processes, as one of its members sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// What tells it from other groups of this user: any text that all members know.
+    /// What tells it from other groups of this user: any text that all members know, of at most
+    /// [`MOST_NAME`] bytes.
     pub name: String,
     /// This process's rank.
     pub rank: u16,
@@ -41,7 +43,9 @@ pub struct Group {
     pub ranks: u16,
     /// The hosts of all ranks ([`host_id`]), as far as the launcher knows them; else empty.
     pub hosts: Vec<String>,
-    /// Where sockets are made; by default `gsan` in `$XDG_RUNTIME_DIR`, else `/tmp/gsan-UID`.
+    /// Where sockets are made; by default `gsan` in `$XDG_RUNTIME_DIR`, else `/tmp/gsan-UID`. It
+    /// is made if it is not there; otherwise it must be a directory that only this user can enter
+    /// (mode 700). The same for all members.
     pub directory: Option<PathBuf>,
     /// The longest that joining, or an exchange, may take.
     pub limit: Duration,
@@ -57,6 +61,12 @@ pub enum RendezvousError {
         rank: u16,
         /// The number of ranks given.
         ranks: u16,
+    },
+    /// The group's name is too long.
+    #[error("the group's name has {bytes} bytes: at most {MOST_NAME} can be sent")]
+    NameTooLong {
+        /// Its bytes.
+        bytes: usize,
     },
     /// A number of hosts that is not that of the ranks.
     #[error("{hosts} hosts were given for {ranks} ranks")]
@@ -85,16 +95,16 @@ pub enum RendezvousError {
     },
     /// Another process listens as this rank.
     #[error(
-        "rank {rank} of group {group:?} is taken by process {pid}: give every process a rank of \
-         its own"
+        "rank {rank} of group {group:?} is taken by {}: give every process a rank of its own",
+        pid.map_or("a process that is too busy to answer".into(), |pid| format!("process {pid}"))
     )]
     RankTaken {
         /// The rank.
         rank: u16,
         /// The group.
         group: String,
-        /// The process that has it.
-        pid: i32,
+        /// The process that has it, unless it is too busy to answer.
+        pid: Option<i32>,
     },
     /// Another rank refused this one.
     #[error("rank {rank} refused this process: {reason}")]
@@ -140,6 +150,12 @@ pub enum RendezvousError {
         /// Its descriptors.
         descriptors: usize,
     },
+    /// There is no room for the descriptors of a message.
+    #[error(
+        "too many open files: the descriptors that another process sent are lost; raise the limit \
+         (ulimit -n)"
+    )]
+    TooManyOpenFiles,
     /// The system refused a call.
     #[error("{call}: {source}")]
     System {
@@ -197,6 +213,10 @@ impl Rendezvous {
         let (rank, ranks) = (group.rank, group.ranks);
         if rank >= ranks {
             return Err(RendezvousError::BadGroup { rank, ranks });
+        }
+        let bytes = group.name.len();
+        if bytes > MOST_NAME {
+            return Err(RendezvousError::NameTooLong { bytes });
         }
         let host = host_id().map_err(|e| RendezvousError::System {
             call: "read(boot_id)",
@@ -279,9 +299,10 @@ impl Rendezvous {
             tracing::trace!(round = self.round, unsent = unsent.len(), "sent");
             for peer in &self.peers {
                 let place = &mut received[usize::from(peer.rank)];
-                while place.is_none() {
+                // One message at a time, so that one who sends without end holds up nobody.
+                if place.is_none() {
                     match peer.connection.receive().map_err(|e| peer.gone_or(e))? {
-                        Received::Nothing => break,
+                        Received::Nothing => {}
                         Received::Closed => return Err(peer.gone()),
                         Received::Message(message, descriptors) => {
                             match accept_parcel(self.round, message, descriptors) {

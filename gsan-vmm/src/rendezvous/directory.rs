@@ -29,12 +29,33 @@ pub(super) struct Directory {
     listener: Option<OwnedFd>,
 }
 
+/// What came of connecting to a rank.
+pub(super) enum Connected {
+    To(OwnedFd),
+    /// It does not listen.
+    Absent,
+    /// There is a socket, and nobody listens on it: its process died.
+    Dead,
+    /// It listens, and more wait to be let in than it has room for.
+    Busy,
+}
+
 impl Directory {
-    /// Opens the group's directory and listens in it, unless nobody will connect: ranks connect to
-    /// those below.
+    /// Opens the group's directory and listens in it, unless there is nobody else. The highest
+    /// rank listens too, to whom nobody will connect: its socket keeps the directory from being
+    /// removed when others leave.
     pub(super) fn open(group: &Group, deadline: Instant) -> Result<Directory, RendezvousError> {
         let (base, path) = open_base(group)?;
-        let _locked = Lock::take(&base, deadline).map_err(system("flock"))?;
+        let _locked = Lock::take(&base, deadline).map_err(|error| match error {
+            Errno::AGAIN => RendezvousError::Directory {
+                path: path.clone(),
+                reason: format!(
+                    "another process has held its lock for {:.1} s: is one stopped?",
+                    group.limit.as_secs_f64()
+                ),
+            },
+            error => system("flock")(error),
+        })?;
         let name = directory_name(&group.name);
         let made = rustix::fs::mkdirat(&base, &name, Mode::RWXU);
         made.or_else(ignore(Errno::EXIST))
@@ -51,13 +72,13 @@ impl Directory {
             ranks: group.ranks,
             listener: None,
         };
-        if group.rank + 1 < group.ranks {
+        if group.ranks > 1 {
             directory.listen(group)?;
         }
         Ok(directory)
     }
 
-    /// The socket on which higher ranks arrive.
+    /// The socket on which this rank listens.
     pub(super) fn listener(&self) -> Option<&OwnedFd> {
         self.listener.as_ref()
     }
@@ -73,25 +94,32 @@ impl Directory {
         }
     }
 
-    /// Connects to a rank, if it listens.
-    pub(super) fn connect(&self, rank: u16) -> Result<Option<OwnedFd>, RendezvousError> {
+    /// Connects to a rank.
+    pub(super) fn connect(&self, rank: u16) -> Result<Connected, RendezvousError> {
         let socket = new_socket()?;
         let address = self.address(rank)?;
         match rustix::net::connect(&socket, &address) {
-            Ok(()) => Ok(Some(socket)),
-            Err(Errno::NOENT | Errno::CONNREFUSED | Errno::AGAIN | Errno::INTR) => Ok(None),
+            Ok(()) => Ok(Connected::To(socket)),
+            Err(Errno::NOENT) => Ok(Connected::Absent),
+            Err(Errno::CONNREFUSED) => Ok(Connected::Dead),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(Connected::Busy),
             Err(error) => Err(system("connect")(error)),
         }
     }
 
     fn listen(&mut self, group: &Group) -> Result<(), RendezvousError> {
-        if let Some(other) = self.connect(self.rank)? {
-            let peer = rustix::net::sockopt::socket_peercred(&other);
-            return Err(RendezvousError::RankTaken {
-                rank: self.rank,
-                group: group.name.clone(),
-                pid: peer.map_or(0, |peer| peer.pid.as_raw_pid()),
-            });
+        let taken = |pid| RendezvousError::RankTaken {
+            rank: self.rank,
+            group: group.name.clone(),
+            pid,
+        };
+        match self.connect(self.rank)? {
+            Connected::To(other) => {
+                let peer = rustix::net::sockopt::socket_peercred(&other);
+                return Err(taken(peer.ok().map(|peer| peer.pid.as_raw_pid())));
+            }
+            Connected::Busy => return Err(taken(None)),
+            Connected::Absent | Connected::Dead => {}
         }
         // What is there now belonged to a process that died.
         rustix::fs::unlinkat(&self.group, socket_name(self.rank), AtFlags::empty())
@@ -118,9 +146,7 @@ impl Directory {
     /// Removes the sockets of ranks that died, and the group's directory if it is empty.
     fn sweep(&self) -> Result<(), RendezvousError> {
         for rank in (0..self.ranks).filter(|&rank| rank != self.rank) {
-            let socket = new_socket()?;
-            let dead = rustix::net::connect(&socket, &self.address(rank)?);
-            if dead == Err(Errno::CONNREFUSED) {
+            if matches!(self.connect(rank)?, Connected::Dead) {
                 tracing::debug!(rank, "removing the socket of a rank that died");
                 rustix::fs::unlinkat(&self.group, socket_name(rank), AtFlags::empty())
                     .or_else(ignore(Errno::NOENT))

@@ -8,19 +8,23 @@
 //!    Welcome | Refused          ------>
 //! ```
 
+use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
-use super::directory::Directory;
+use super::directory::{Connected, Directory};
 use super::message::{Connection, Message, Received, VERSION};
 use super::{Group, Peer, RendezvousError, poll, system};
 
 /// How often lower ranks that do not listen yet are tried.
 const RETRY: Duration = Duration::from_millis(5);
-/// The most connections that may wait for their hello.
+/// How long a lower rank that was not believed is left alone: from, to.
+const DISTRUST: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
+/// The most connections that may wait for their hello. A true rank says it at once, so the one
+/// that has been silent for longest makes room for another.
 const MOST_STRANGERS: usize = 256;
 
 /// Somebody who connected to this rank and has not said who it is.
@@ -40,8 +44,10 @@ struct Lower {
 struct Meeting<'a> {
     group: &'a Group,
     host: &'a str,
-    strangers: Vec<Stranger>,
+    strangers: VecDeque<Stranger>,
     lower: Vec<Lower>,
+    /// Lower ranks that were not believed: when to try again, and how long to wait after that.
+    distrusted: HashMap<u16, (Instant, Duration)>,
     met: Vec<Peer>,
     /// The last thing that went wrong and may explain who is missing.
     last: Option<String>,
@@ -57,8 +63,9 @@ pub(super) fn meet(
     let mut meeting = Meeting {
         group,
         host,
-        strangers: Vec::new(),
+        strangers: VecDeque::new(),
         lower: Vec::new(),
+        distrusted: HashMap::new(),
         met: Vec::new(),
         last: None,
     };
@@ -125,8 +132,13 @@ impl Meeting<'_> {
 
     fn connect(&mut self, directory: &Directory) -> Result<(), RendezvousError> {
         let ranks: Vec<u16> = self.unconnected().collect();
+        let now = Instant::now();
         for rank in ranks {
-            let Some(socket) = directory.connect(rank)? else {
+            let distrusted = self.distrusted.get(&rank);
+            if distrusted.is_some_and(|&(until, _)| now < until) {
+                continue;
+            }
+            let Connected::To(socket) = directory.connect(rank)? else {
                 continue;
             };
             match Connection::new(socket)? {
@@ -137,7 +149,7 @@ impl Meeting<'_> {
                         answered: false,
                     });
                 }
-                Err(reason) => self.refuse(format!("rank {rank}: {reason}")),
+                Err(reason) => self.distrust(rank, &reason),
             }
         }
         Ok(())
@@ -147,11 +159,13 @@ impl Meeting<'_> {
         let Some(listener) = directory.listener() else {
             return Ok(());
         };
-        while self.strangers.len() < MOST_STRANGERS {
+        // Not without end: others wait to be heard.
+        for _ in 0..MOST_STRANGERS {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let socket = match rustix::net::accept_with(listener, flags) {
                 Ok(socket) => socket,
                 Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => break,
+                Err(Errno::MFILE) if self.evict() => continue,
                 Err(error) => return Err(system("accept")(error)),
             };
             let connection = match Connection::new(socket)? {
@@ -169,10 +183,23 @@ impl Meeting<'_> {
             };
             // Fails only if the other end is gone already.
             if connection.send(&challenge, &[]).is_ok_and(|sent| sent) {
-                self.strangers.push(Stranger { connection, token });
+                if self.strangers.len() >= MOST_STRANGERS {
+                    self.evict();
+                }
+                self.strangers.push_back(Stranger { connection, token });
             }
         }
         Ok(())
+    }
+
+    /// Closes the connection that has waited longest for its hello, if there is one.
+    fn evict(&mut self) -> bool {
+        let silent = self.strangers.pop_front();
+        if let Some(stranger) = &silent {
+            let pid = stranger.connection.pid();
+            tracing::debug!(pid, "a silent connection makes room for others");
+        }
+        silent.is_some()
     }
 
     /// Hears what those who connected say they are.
@@ -180,7 +207,7 @@ impl Meeting<'_> {
         for stranger in std::mem::take(&mut self.strangers) {
             let verdict = match stranger.connection.receive() {
                 Ok(Received::Nothing) => {
-                    self.strangers.push(stranger);
+                    self.strangers.push_back(stranger);
                     continue;
                 }
                 Ok(Received::Message(message, _)) => self.check_hello(&message, stranger.token),
@@ -306,16 +333,20 @@ impl Meeting<'_> {
                     tracing::trace!(rank, "met");
                     self.met.push(lower.peer);
                 }
+                Ok(Received::Message(Message::Challenge { version, .. }, _))
+                    if version != VERSION =>
+                {
+                    let reason = format!("it speaks version {version}, this process {VERSION}");
+                    self.distrust(rank, &reason);
+                }
                 Ok(Received::Message(Message::Refused { reason }, _)) => {
                     return Err(RendezvousError::Refused { rank, reason });
                 }
                 Ok(Received::Message(other, _)) => {
-                    self.refuse(format!(
-                        "rank {rank}: {} is not expected here",
-                        other.name()
-                    ));
+                    let reason = format!("{} is not expected here", other.name());
+                    self.distrust(rank, &reason);
                 }
-                Ok(Received::Malformed(reason)) => self.refuse(format!("rank {rank}: {reason}")),
+                Ok(Received::Malformed(reason)) => self.distrust(rank, &reason),
                 // It may have died, and may be started again.
                 Ok(Received::Closed) | Err(_) => {
                     let pid = lower.peer.connection.pid();
@@ -337,6 +368,15 @@ impl Meeting<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Logs that a lower rank was not believed, and leaves it alone for a while, longer each time.
+    fn distrust(&mut self, rank: u16, reason: &str) {
+        self.refuse(format!("rank {rank}: {reason}"));
+        let (from, to) = DISTRUST;
+        let pause = self.distrusted.get(&rank).map_or(from, |&(_, pause)| pause);
+        let entry = (Instant::now() + pause, to.min(2 * pause));
+        self.distrusted.insert(rank, entry);
     }
 
     /// Logs that somebody was not let in, or not believed.

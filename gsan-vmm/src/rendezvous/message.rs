@@ -20,6 +20,8 @@ use super::{RendezvousError, system};
 pub const MOST_TEXT: usize = 32 << 10;
 /// The most descriptors of a parcel.
 pub const MOST_DESCRIPTORS: usize = 16;
+/// The longest name of a group, in bytes.
+pub const MOST_NAME: usize = 4 << 10;
 /// The longest message in bytes: a text in which every byte is escaped, and its frame.
 const MOST_BYTES: usize = 6 * MOST_TEXT + 256;
 
@@ -157,6 +159,10 @@ impl Connection {
         if got.flags.contains(ReturnFlags::TRUNC) {
             let reason = format!("it has more than {MOST_BYTES} bytes");
             return Ok(Received::Malformed(reason));
+        }
+        if got.flags.contains(ReturnFlags::CTRUNC) && descriptors.len() < MOST_DESCRIPTORS {
+            // The rest is lost, and the message with it.
+            return Err(RendezvousError::TooManyOpenFiles);
         }
         if got.flags.contains(ReturnFlags::CTRUNC) {
             let reason = format!("it has more than {MOST_DESCRIPTORS} descriptors");

@@ -4,6 +4,7 @@
 
 mod allocator;
 mod faulty;
+mod hostile;
 mod million;
 mod model;
 mod null;

@@ -38,14 +38,14 @@ pub(crate) fn private() -> TempDir {
 }
 
 /// Joins on a thread; its log lines are added to `log`.
-fn joining(group: Group, log: &Log) -> JoinHandle<Result<Rendezvous, RendezvousError>> {
+pub(crate) fn joining(group: Group, log: &Log) -> JoinHandle<Result<Rendezvous, RendezvousError>> {
     let log = log.clone();
     std::thread::spawn(move || log.during(|| Rendezvous::join(group)))
 }
 
 /// What was logged.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
     fn during<T>(&self, run: impl FnOnce() -> T) -> T {
@@ -55,12 +55,12 @@ impl Log {
         tracing::subscriber::with_default(subscriber.finish(), run)
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
 
     /// Waits until `part` has been logged.
-    fn wait_for(&self, part: &str) {
+    pub(crate) fn wait_for(&self, part: &str) {
         let deadline = Instant::now() + Duration::from_secs(10);
         while !self.text().contains(part) {
             assert!(
@@ -93,7 +93,7 @@ impl MakeWriter<'_> for Log {
 }
 
 /// The socket of a rank, once it is there.
-fn socket_of(directory: &Path, rank: u16) -> PathBuf {
+pub(crate) fn socket_of(directory: &Path, rank: u16) -> PathBuf {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
         for group in std::fs::read_dir(directory).unwrap() {
@@ -108,10 +108,10 @@ fn socket_of(directory: &Path, rank: u16) -> PathBuf {
 }
 
 /// A process that speaks the protocol by hand.
-struct Hand(OwnedFd);
+pub(crate) struct Hand(pub(crate) OwnedFd);
 
 impl Hand {
-    fn connect(path: &Path) -> Hand {
+    pub(crate) fn connect(path: &Path) -> Hand {
         let flags = SocketFlags::CLOEXEC;
         let socket =
             rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
@@ -125,7 +125,7 @@ impl Hand {
         Hand(socket)
     }
 
-    fn send(&self, text: &str) {
+    pub(crate) fn send(&self, text: &str) {
         rustix::net::send(&self.0, text.as_bytes(), SendFlags::empty()).unwrap();
     }
 
@@ -139,7 +139,7 @@ impl Hand {
     }
 
     /// The next message; empty at the end of the connection.
-    fn receive(&self) -> String {
+    pub(crate) fn receive(&self) -> String {
         let mut bytes = vec![0; 1 << 20];
         let mut ancillary = RecvAncillaryBuffer::default();
         let mut parts = [IoSliceMut::new(&mut bytes)];
@@ -150,21 +150,21 @@ impl Hand {
     }
 
     /// The token of the challenge that comes first.
-    fn token(&self) -> u64 {
+    pub(crate) fn token(&self) -> u64 {
         let challenge: serde_json::Value = serde_json::from_str(&self.receive()).unwrap();
         assert_eq!(challenge["message"], "challenge");
         challenge["token"].as_u64().unwrap()
     }
 
     /// Becomes rank 1 of 2.
-    fn join(&self) {
+    pub(crate) fn join(&self) {
         self.send(&hello(self.token()).to_string());
         assert_eq!(self.receive(), r#"{"message":"welcome"}"#);
     }
 }
 
 /// What rank 1 of 2 says.
-fn hello(token: u64) -> serde_json::Value {
+pub(crate) fn hello(token: u64) -> serde_json::Value {
     serde_json::json!({
         "message": "hello", "version": 1, "token": token, "group": "test", "rank": 1, "ranks": 2,
         "host": gsan_vmm::rendezvous::host_id().unwrap(),
