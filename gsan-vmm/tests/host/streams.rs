@@ -24,7 +24,7 @@ fn note(notes: &Arc<Mutex<Vec<u32>>>, what: u32) -> impl FnOnce() + Send + 'stat
 
 #[test]
 fn work_runs_at_once_and_held_work_runs_step_by_step() {
-    let (backend, notes) = (backend(), Arc::default());
+    let (backend, notes) = (backend(), Arc::<Mutex<Vec<u32>>>::default());
     backend.enqueue(GPU, A, note(&notes, 1)).unwrap();
     assert_eq!(*notes.lock().unwrap(), [1]);
     backend.hold(true);
@@ -43,7 +43,7 @@ fn work_runs_at_once_and_held_work_runs_step_by_step() {
 
 #[test]
 fn a_stream_waits_for_a_fence_of_another_one() {
-    let (backend, notes) = (backend(), Arc::default());
+    let (backend, notes) = (backend(), Arc::<Mutex<Vec<u32>>>::default());
     backend.hold(true);
     backend.enqueue(GPU, A, note(&notes, 1)).unwrap();
     let fence = backend.fence(GPU, A).unwrap();
@@ -112,7 +112,12 @@ fn the_own_stream_is_never_held_and_fills_in_order() {
     allocator.clear_state(DeviceRank(2), GPU, 8, 56).unwrap();
     assert_eq!(view.words64()[1].load(Relaxed), 0);
     let outside = allocator.clear_state(DeviceRank(2), GPU, bytes, 1);
-    assert!(outside.unwrap_err().to_string().contains("does not fit"));
+    assert!(
+        outside
+            .unwrap_err()
+            .to_string()
+            .contains("are not all in it")
+    );
     allocator.release_state(DeviceRank(2)).unwrap();
     // A view outlives the mapping it was made of.
     assert_ne!(view.words64()[0].load(Relaxed), 0);
@@ -153,4 +158,82 @@ fn pinned_memory_is_zeroed_lines_at_their_address() {
     pinned.word(17).store(5, Relaxed);
     assert_eq!(pinned.line(1)[1].load(Relaxed), 5);
     assert_eq!(pinned.line(0)[0].load(Relaxed), 0);
+}
+
+#[test]
+fn held_streams_stay_held_whatever_the_own_stream_does() {
+    let (backend, notes) = (backend(), Arc::<Mutex<Vec<u32>>>::default());
+    let own = backend.own_stream(GPU).unwrap();
+    backend.hold(true);
+    backend.enqueue(GPU, A, note(&notes, 1)).unwrap();
+    let fence = backend.fence(GPU, A).unwrap();
+    backend.wait_on(GPU, B, fence).unwrap();
+    backend.enqueue(GPU, B, note(&notes, 2)).unwrap();
+    assert_eq!(backend.step(GPU, B), Ok(Stepped::Waits));
+    assert_eq!(backend.step(GPU, A), Ok(Stepped::Ran));
+    backend.enqueue(GPU, own, note(&notes, 3)).unwrap();
+    assert_eq!(*notes.lock().unwrap(), [1, 3]);
+    assert_eq!(backend.step(GPU, B), Ok(Stepped::Ran));
+    assert_eq!(backend.step(GPU, B), Ok(Stepped::Ran));
+    assert_eq!(*notes.lock().unwrap(), [1, 3, 2]);
+    backend.forget(fence);
+}
+
+#[test]
+fn the_own_stream_goes_on_when_what_it_waits_for_is_stepped_through() {
+    let (backend, notes) = (backend(), Arc::<Mutex<Vec<u32>>>::default());
+    let own = backend.own_stream(GPU).unwrap();
+    backend.hold(true);
+    backend.enqueue(GPU, A, note(&notes, 1)).unwrap();
+    let fence = backend.fence(GPU, A).unwrap();
+    backend.wait_on(GPU, own, fence).unwrap();
+    backend.enqueue(GPU, own, note(&notes, 2)).unwrap();
+    assert!(notes.lock().unwrap().is_empty());
+    assert_eq!(backend.step(GPU, A), Ok(Stepped::Ran));
+    assert_eq!(*notes.lock().unwrap(), [1, 2]);
+    backend.forget(fence);
+}
+
+#[test]
+fn a_stream_goes_on_when_work_that_is_only_counted_is_done() {
+    let (backend, notes) = (backend(), Arc::<Mutex<Vec<u32>>>::default());
+    backend.work_submitted(GPU, A);
+    let fence = backend.fence(GPU, A).unwrap();
+    backend.wait_on(GPU, B, fence).unwrap();
+    backend.enqueue(GPU, B, note(&notes, 1)).unwrap();
+    assert!(notes.lock().unwrap().is_empty());
+    backend.work_done(GPU, A);
+    assert_eq!(*notes.lock().unwrap(), [1]);
+    backend.forget(fence);
+}
+
+#[test]
+fn work_that_panics_does_not_hold_up_its_stream() {
+    let (backend, notes) = (backend(), Arc::<Mutex<Vec<u32>>>::default());
+    let panicking = {
+        let backend = Arc::clone(&backend);
+        std::thread::spawn(move || backend.enqueue(GPU, A, || panic!("this work panics")))
+    };
+    assert!(panicking.join().is_err());
+    backend.enqueue(GPU, A, note(&notes, 1)).unwrap();
+    assert_eq!(*notes.lock().unwrap(), [1]);
+    backend.synchronize(GPU).unwrap();
+}
+
+#[test]
+fn stepping_a_stream_that_is_not_held_leaves_nothing_behind() {
+    let (backend, notes) = (backend(), Arc::<Mutex<Vec<u32>>>::default());
+    for round in 0..200 {
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..5 {
+                        backend.enqueue(GPU, A, note(&notes, round)).unwrap();
+                        backend.step(GPU, A).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(notes.lock().unwrap().len(), 10 * (round as usize + 1));
+    }
 }

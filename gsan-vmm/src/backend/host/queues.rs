@@ -85,13 +85,22 @@ impl HostBackend {
     /// When the stream is one of another backend.
     pub fn step(&self, device: Device, stream: Stream) -> Result<Stepped> {
         let key = key("step", device, stream)?;
-        Ok(self.step_queue(key))
+        let stepped = self.step_queue(key);
+        let hold = self.queues().hold;
+        if hold {
+            self.wake();
+        } else {
+            // What others gave the stream meanwhile they left to this thread.
+            self.run(key);
+        }
+        Ok(stepped)
     }
 
     /// Runs everything that can run.
     pub fn run_all(&self) {
-        let keys: Vec<Key> = self.queues().streams.keys().copied().collect();
         loop {
+            // Work may give work to streams that had none.
+            let keys: Vec<Key> = self.queues().streams.keys().copied().collect();
             let ran = keys
                 .iter()
                 .filter(|&&key| self.step_queue(key) == Stepped::Ran)
@@ -120,8 +129,18 @@ impl HostBackend {
     /// Runs what can run of a stream, and then of those that waited.
     fn run(&self, key: Key) {
         while self.step_queue(key) == Stepped::Ran {}
+        self.wake();
+    }
+
+    /// Runs what can run of the streams that waited and are not held.
+    pub(super) fn wake(&self) {
         loop {
-            let waiting = std::mem::take(&mut self.queues().waiting);
+            let waiting: Vec<Key> = {
+                let mut queues = self.queues();
+                let hold = queues.hold;
+                let woken = |key: &mut Key| !hold || key.1 == OWN_STREAM;
+                queues.waiting.extract_if(.., woken).collect()
+            };
             let mut ran = false;
             for key in waiting {
                 while self.step_queue(key) == Stepped::Ran {
@@ -156,9 +175,16 @@ impl HostBackend {
             queue.running = true;
             queue.work.pop_front()
         };
+        // Work that panics is over, too.
+        let _done = Done { backend: self, key };
         if let Some(Work::Run(run)) = work {
             run();
         }
+        Stepped::Ran
+    }
+
+    /// Notes that the piece of work is over that was taken out of a stream's queue.
+    fn done(&self, key: Key) {
         let mut queues = self.queues();
         if let Some(queue) = queues.streams.get_mut(&key) {
             queue.running = false;
@@ -167,7 +193,6 @@ impl HostBackend {
         let progress = tables.streams.entry(key).or_default();
         progress.done = progress.submitted.min(progress.done + 1);
         self.progress.notify_all();
-        Stepped::Ran
     }
 
     pub(super) fn has_done(&self, key: Key, target: u64) -> bool {
@@ -186,6 +211,18 @@ impl HostBackend {
     fn queues(&self) -> MutexGuard<'_, Queues> {
         // Work runs outside the lock, so nothing panics under it.
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Ends a piece of work when it is dropped.
+struct Done<'a> {
+    backend: &'a HostBackend,
+    key: Key,
+}
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.backend.done(self.key);
     }
 }
 
