@@ -124,7 +124,7 @@ impl Allocator {
         let unit = driver.granularity();
         // Checks that the size is one before anything is reserved.
         AddressSpace::new(0, options.reserve, options.records)?;
-        let least = 2 * options.records.count() as u64 * unit;
+        let least = unit.saturating_mul(2 * options.records.count() as u64);
         if options.reserve < least {
             return Err(Error::ReserveTooSmall {
                 asked: options.reserve,

@@ -136,6 +136,8 @@ pub struct FreeMemory {
 pub enum Failure {
     /// No physical memory, or no address range, of that size is left.
     OutOfMemory,
+    /// The process has as many descriptors as the system lets it have.
+    OutOfHandles,
     /// The number names nothing that is there.
     NoSuchHandle,
     /// An argument is out of range, misaligned, or already in use.

@@ -148,6 +148,24 @@ pub enum Error {
         /// Bytes asked for.
         bytes: u64,
     },
+    /// A runtime state of no bytes.
+    #[error("a runtime state must have at least 1 byte")]
+    EmptyState,
+    /// The range does not lie in the runtime state.
+    #[error(
+        "{bytes} bytes {offset} bytes into the runtime state of device rank {rank} are not all in \
+         it: it has {size}"
+    )]
+    OutsideState {
+        /// The rank.
+        rank: DeviceRank,
+        /// Where the range starts, in bytes from the start of the state.
+        offset: u64,
+        /// Its size in bytes.
+        bytes: u64,
+        /// The bytes of the state.
+        size: u64,
+    },
     /// A shared allocation contradicts itself or this process's layout.
     #[error("what the other process shares cannot be used here: {0}")]
     BadShare(String),

@@ -8,6 +8,7 @@
 //! One lock guards the queue. No backend call is made under it.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -63,6 +64,8 @@ pub(crate) struct Queue {
     work: Condvar,
     /// Wakes those who flush.
     progress: Condvar,
+    /// How often memory was given back. Changes before those who flush are woken.
+    given_back: AtomicU64,
 }
 
 #[derive(Default)]
@@ -102,13 +105,19 @@ impl Queue {
         self.lock().bytes
     }
 
+    /// A number that changes when memory is given back.
+    pub(crate) fn given_back(&self) -> u64 {
+        // Ordered by the lock, for those who have flushed.
+        self.given_back.load(Relaxed)
+    }
+
     /// Waits until everything pushed so far has been given back, what was stuck has been tried
-    /// again, or `limit` has passed. Says whether there was anything.
-    pub(crate) fn flush(&self, limit: Duration) -> bool {
+    /// again, or `limit` has passed.
+    pub(crate) fn flush(&self, limit: Duration) {
         let deadline = deadline::after(limit);
         let mut state = self.lock();
         if state.settled == state.next && state.stuck == 0 {
-            return false;
+            return;
         }
         state.flushes += 1;
         state.flushing += 1;
@@ -122,7 +131,6 @@ impl Queue {
             state = wait(&self.progress, state, left);
         }
         state.flushing -= 1;
-        true
     }
 
     /// Asks the worker to end once everything has been given back, at `deadline` at the latest.
@@ -176,7 +184,11 @@ pub(crate) fn run(queue: &Queue, driver: &Driver, vacate: impl Fn(&[Place])) -> 
             let mut state = queue.lock();
             let unseen = state.next - state.arrived.len() as u64;
             state.settled = worker.oldest().unwrap_or(unseen);
-            state.bytes -= std::mem::take(&mut worker.freed);
+            let freed = std::mem::take(&mut worker.freed);
+            state.bytes -= freed;
+            if freed > 0 {
+                queue.given_back.fetch_add(1, Relaxed);
+            }
             (state.stuck, state.retried) = (worker.stuck.len(), retried);
             if state.flushing > 0 {
                 queue.progress.notify_all();

@@ -1,25 +1,59 @@
 //! How memory finds its addresses and becomes an allocation.
 
+use std::time::Instant;
+
 use super::slots::{Live, Place};
 use super::{Allocation, Inner};
 use crate::backend::{BackendError, Device, Failure};
-use crate::buddy::Block;
+use crate::buddy::{Block, Key};
+use crate::deadline;
 use crate::error::Error;
 use crate::owned::{Backing, Held, Memory, Range};
 use crate::reclaim::{Remains, Until};
 
+/// How often memory or a range of addresses is tried for. Each time others that were faster have
+/// come and gone, so with few tries threads starve; with many, one that asks for more than there is
+/// waits while others free and allocate.
+const MOST_TRIES: usize = 32;
+
 impl Inner {
-    /// Creates physical memory; if there is none, gives back what was freed and tries once more.
+    /// Creates physical memory, if need be of what was freed.
     pub(super) fn create(&self, device: Device, bytes: u64) -> Result<Memory, BackendError> {
-        let create = || Memory::create(&self.driver, device, bytes, self.handle_kind);
-        match create() {
-            Err(error)
-                if error.failure == Failure::OutOfMemory && self.queue.flush(self.patience) =>
-            {
-                create()
+        self.persist(
+            || Memory::create(&self.driver, device, bytes, self.handle_kind),
+            |error| matches!(error.failure, Failure::OutOfMemory | Failure::OutOfHandles),
+        )
+    }
+
+    /// Takes a range of the tree, if need be one that was freed.
+    fn take(&self, bytes: u64) -> Option<(Block, Key)> {
+        let take = || self.slots().take(bytes).ok_or(());
+        self.persist(take, |()| true).ok()
+    }
+
+    /// Tries to get something. While there is too little of it, what was freed is given back and it
+    /// is tried again: other threads may have been faster.
+    fn persist<T, E>(
+        &self,
+        get: impl Fn() -> Result<T, E>,
+        too_little: impl Fn(&E) -> bool,
+    ) -> Result<T, E> {
+        let mut deadline = None;
+        for _ in 1..MOST_TRIES {
+            let given_back = self.queue.given_back();
+            match get() {
+                Err(error) if too_little(&error) => {
+                    let end = *deadline.get_or_insert_with(|| deadline::after(self.patience));
+                    let left = end.saturating_duration_since(Instant::now());
+                    self.queue.flush(left);
+                    if self.queue.given_back() == given_back {
+                        return Err(error);
+                    }
+                }
+                result => return result,
             }
-            result => result,
         }
+        get()
     }
 
     /// What to say when there is no memory for `bytes` bytes.
@@ -47,8 +81,7 @@ impl Inner {
     ) -> Result<u64, Error> {
         let mut held = Held::real(&self.driver, real);
         held.shadow = shadow;
-        let take = || self.slots().take(real.bytes());
-        let taken = take().or_else(|| self.queue.flush(self.patience).then(take).flatten());
+        let taken = self.take(real.bytes());
         let managed =
             taken.filter(|(block, _)| self.place_shadow(&allocation, *block, reach, &mut held));
 

@@ -80,10 +80,13 @@ impl Allocator {
     pub fn create_state(&self, rank: DeviceRank, device: Device, bytes: u64) -> Result<u64, Error> {
         let inner = &*self.inner;
         let index = inner.device(device)?;
+        if bytes == 0 {
+            return Err(Error::EmptyState);
+        }
         let unit = inner.driver.granularity();
         let mapped = bytes
             .checked_next_multiple_of(unit)
-            .filter(|&mapped| (1..=STATE_STRIDE).contains(&mapped))
+            .filter(|&mapped| mapped <= STATE_STRIDE)
             .ok_or(Error::StateTooLarge { bytes })?;
         let owner = inner.driver.devices()[index].uuid;
         inner.fill_state(rank, owner, |address| {
@@ -124,7 +127,12 @@ impl Allocator {
     ) -> Result<(), Error> {
         let (address, size) = self.state(rank).ok_or(Error::NoState(rank))?;
         if offset.checked_add(bytes).is_none_or(|end| end > size) {
-            return Err(Error::StateTooLarge { bytes });
+            return Err(Error::OutsideState {
+                rank,
+                offset,
+                bytes,
+                size,
+            });
         }
         Ok(self.inner.driver.fill(device, address + offset, bytes, 0)?)
     }

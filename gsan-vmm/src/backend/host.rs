@@ -141,9 +141,17 @@ fn invalid(call: &'static str, reason: impl Into<String>) -> BackendError {
 
 fn system(call: &'static str, errno: Errno) -> BackendError {
     let failure = match errno {
-        Errno::NOMEM | Errno::NOSPC | Errno::FBIG | Errno::MFILE | Errno::NFILE => {
-            Failure::OutOfMemory
+        Errno::MFILE | Errno::NFILE => {
+            let reason = "too many open files: every allocation holds two; raise the limit \
+                          (ulimit -n)";
+            return BackendError::new(call, Failure::OutOfHandles, reason);
         }
+        Errno::NOMEM if matches!(call, "mmap" | "munmap" | "mprotect") => {
+            let reason = "no room in the address space (ulimit -v), or too many mappings \
+                          (vm.max_map_count)";
+            return BackendError::new(call, Failure::OutOfMemory, reason);
+        }
+        Errno::NOMEM | Errno::NOSPC | Errno::FBIG => Failure::OutOfMemory,
         Errno::INVAL | Errno::BADF => Failure::InvalidArgument,
         Errno::NOSYS | Errno::OPNOTSUPP => Failure::NotSupported,
         _ => Failure::Other,
@@ -217,6 +225,8 @@ impl HostBackend {
             let progress = tables.streams.entry((device, number)).or_default();
             progress.done = progress.submitted.min(progress.done + 1);
             self.progress.notify_all();
+            drop(tables);
+            self.wake();
         }
     }
 

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 
-use super::Result;
+use super::{BackendError, Failure, Result};
 
 /// 64-bit words in a line of 128 bytes, which a device reads at once.
 const LINE_WORDS: usize = 16;
@@ -34,7 +34,16 @@ impl Pinned {
         register: impl FnOnce(u64, u64) -> Result<(Option<Box<dyn Any + Send + Sync>>, u64)>,
     ) -> Result<Pinned> {
         let count = bytes.div_ceil(Self::LINE).max(1);
-        let lines: Box<[Line]> = (0..count).map(|_| Line::default()).collect();
+        let mut lines = Vec::new();
+        usize::try_from(count)
+            .ok()
+            .and_then(|count| lines.try_reserve_exact(count).ok())
+            .ok_or_else(|| {
+                let reason = format!("this machine has no {bytes} bytes of memory left");
+                BackendError::new("pin", Failure::OutOfMemory, reason)
+            })?;
+        lines.extend((0..count).map(|_| Line::default()));
+        let lines = lines.into_boxed_slice();
         let start = lines.as_ptr().expose_provenance() as u64;
         let (registration, address) = register(start, count * Self::LINE)?;
         Ok(Pinned {

@@ -563,7 +563,7 @@ fn runtime_states_lie_a_stride_apart_and_are_zero() {
     let create = |rank, bytes| allocator.create_state(DeviceRank(rank), GPU, bytes);
     assert_eq!(create(0, PAGE), Err(Error::RankTaken(DeviceRank(0))));
     assert_eq!(create(32, PAGE), Err(Error::BadRank(DeviceRank(32))));
-    assert_eq!(create(1, 0), Err(Error::StateTooLarge { bytes: 0 }));
+    assert_eq!(create(1, 0), Err(Error::EmptyState));
     let above = STATE_STRIDE + 1;
     assert_eq!(create(1, above), Err(Error::StateTooLarge { bytes: above }));
     assert_eq!(

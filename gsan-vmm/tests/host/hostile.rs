@@ -51,7 +51,7 @@ fn listening(directory: &Path, backlog: i32) -> (OwnedFd, PathBuf) {
 
 /// Runs the test `name` in a process of its own, whose limits it may change. Says whether this is
 /// that process.
-fn alone(name: &str) -> bool {
+pub(crate) fn alone(name: &str) -> bool {
     const ALONE: &str = "GSAN_TEST_ALONE";
     if std::env::var_os(ALONE).is_some() {
         return true;

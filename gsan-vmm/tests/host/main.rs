@@ -8,6 +8,7 @@ mod hostile;
 mod million;
 mod model;
 mod null;
+mod pressure;
 mod processes;
 mod rendezvous;
 mod streams;
