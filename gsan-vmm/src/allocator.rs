@@ -259,7 +259,8 @@ impl Allocator {
     ///
     /// # Errors
     /// When the device does not exist, or there is no memory or no address range left, after
-    /// waiting for freed memory that streams still use.
+    /// waiting for freed memory that streams still use, and for a fraction of a second for what
+    /// other threads free.
     pub fn allocate(&self, bytes: u64, device: Device) -> Result<u64, Error> {
         self.allocate_as(bytes, device, false)
     }
@@ -325,6 +326,7 @@ impl Allocator {
                 None
             }
         };
+        let _under_way = inner.queue.announce();
         // Somebody else may have freed it in between.
         let backing = inner.slots().leave(place, address, given)?;
         let until = match fence {

@@ -8,7 +8,10 @@
 //! One lock guards the queue. No backend call is made under it.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicU64, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -66,6 +69,17 @@ pub(crate) struct Queue {
     progress: Condvar,
     /// How often memory was given back. Changes before those who flush are woken.
     given_back: AtomicU64,
+    /// Frees under way: memory that has left the tables and may not be here yet.
+    under_way: AtomicUsize,
+}
+
+/// A free that is under way, until this is dropped.
+pub(crate) struct UnderWay<'a>(&'a AtomicUsize);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Release);
+    }
 }
 
 #[derive(Default)]
@@ -103,6 +117,19 @@ impl Queue {
     /// Bytes that were freed and still wait for their streams.
     pub(crate) fn waiting_bytes(&self) -> u64 {
         self.lock().bytes
+    }
+
+    /// Announces memory that is about to leave the tables and to be pushed.
+    pub(crate) fn announce(&self) -> UnderWay<'_> {
+        self.under_way.fetch_add(1, Relaxed);
+        UnderWay(&self.under_way)
+    }
+
+    /// Whether memory that has left the tables may not have been pushed yet.
+    pub(crate) fn expects(&self) -> bool {
+        // Announced before the tables' lock was taken, so whoever had that lock since sees it; if
+        // it is over, so does the push.
+        self.under_way.load(Acquire) > 0
     }
 
     /// A number that changes when memory is given back.

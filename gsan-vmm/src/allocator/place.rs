@@ -1,20 +1,21 @@
 //! How memory finds its addresses and becomes an allocation.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::slots::{Live, Place};
 use super::{Allocation, Inner};
 use crate::backend::{BackendError, Device, Failure};
 use crate::buddy::{Block, Key};
-use crate::deadline;
 use crate::error::Error;
 use crate::owned::{Backing, Held, Memory, Range};
 use crate::reclaim::{Remains, Until};
 
-/// How often memory or a range of addresses is tried for. Each time others that were faster have
-/// come and gone, so with few tries threads starve; with many, one that asks for more than there is
-/// waits while others free and allocate.
-const MOST_TRIES: usize = 32;
+/// How long memory, or a range of addresses, is tried for while others free it and are faster to take
+/// it again: longer than threads that take turns need, and not so long that one who asks for more
+/// than there is waits noticeably.
+const HOLD_OUT: Duration = Duration::from_millis(250);
+/// How long to wait for a free by another thread to get from the tables to the queue.
+const UNDER_WAY: Duration = Duration::from_micros(500);
 
 impl Inner {
     /// Creates physical memory, if need be of what was freed.
@@ -38,22 +39,30 @@ impl Inner {
         get: impl Fn() -> Result<T, E>,
         too_little: impl Fn(&E) -> bool,
     ) -> Result<T, E> {
-        let mut deadline = None;
-        for _ in 1..MOST_TRIES {
+        let mut first = None;
+        loop {
             let given_back = self.queue.given_back();
-            match get() {
-                Err(error) if too_little(&error) => {
-                    let end = *deadline.get_or_insert_with(|| deadline::after(self.patience));
-                    let left = end.saturating_duration_since(Instant::now());
-                    self.queue.flush(left);
-                    if self.queue.given_back() == given_back {
-                        return Err(error);
-                    }
-                }
+            let error = match get() {
+                Err(error) if too_little(&error) => error,
                 result => return result,
+            };
+            let again = first.is_some();
+            let start = *first.get_or_insert_with(Instant::now);
+            let left = self.patience.saturating_sub(start.elapsed());
+            // Asked before flushing, which only knows what has been pushed.
+            let expects = self.queue.expects();
+            self.queue.flush(left);
+            let came = self.queue.given_back() != given_back;
+            if !came {
+                if !expects || left.is_zero() {
+                    return Err(error);
+                }
+                std::thread::sleep(UNDER_WAY);
+            }
+            if again && start.elapsed() > HOLD_OUT {
+                return get();
             }
         }
-        get()
     }
 
     /// What to say when there is no memory for `bytes` bytes.
