@@ -27,6 +27,18 @@ impl Ci {
             "-D",
             "warnings",
         ])?;
+        // What only runs where there is a GPU.
+        cargo([
+            "clippy",
+            "--package",
+            "gsan-device",
+            "--features",
+            "cuda",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ])?;
         cargo_with(
             &[("RUSTDOCFLAGS", "-D warnings")],
             [

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use cases::{Case, Size};
 use device::Gpu;
 use gsan_core::address::Records;
+use gsan_core::layout::RaceEntry;
 use gsan_device::{StateMemory, Variant};
 use gsan_vmm::backend::cuda::CudaBackend;
 use kernels::Module;
@@ -120,8 +121,10 @@ fn two_ctas_of_one_sm_at_once() {
             for race in &found.races {
                 let [earlier, later] = [race.earlier.thread, race.later.thread];
                 assert_eq!(earlier % sms, later % sms, "one SM: {race:?}");
-                assert_ne!(earlier, later, "two slots: {race:?}");
             }
+            // One that starts when another has exited may get its slot.
+            let two_slots = |race: &RaceEntry| race.earlier.thread != race.later.thread;
+            assert!(own || found.races.iter().any(two_slots), "all of one slot");
         }
     });
 }

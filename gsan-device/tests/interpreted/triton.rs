@@ -210,16 +210,29 @@ impl Fixture {
     }
 }
 
+/// A Python that has Triton 3.9.0: the one on the path, or that of `cargo xtask device --triton`.
+fn python_with_triton() -> Option<PathBuf> {
+    let check = "import triton; raise SystemExit(triton.__version__ != '3.9.0')";
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut pythons = [
+        PathBuf::from("python3"),
+        top.join("target/triton/bin/python"),
+    ]
+    .into_iter();
+    pythons.find(|python| {
+        let output = Command::new(python).args(["-c", check]).output();
+        output.is_ok_and(|output| output.status.success())
+    })
+}
+
 /// Compiles fixtures with a library into `folder`; false if there is no Triton 3.9.0.
 fn compile(variant: Variant, fixtures: &[(&str, Verdict)], folder: &Path) -> bool {
-    let check = "import triton; raise SystemExit(triton.__version__ != '3.9.0')";
-    let has_triton = Command::new("python3").args(["-c", check]).output();
-    if !has_triton.is_ok_and(|output| output.status.success()) {
-        println!("skipped: python3 has no triton 3.9.0");
+    let Some(python) = python_with_triton() else {
+        println!("skipped: no Python has triton 3.9.0");
         return false;
-    }
+    };
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let output = Command::new("python3")
+    let output = Command::new(python)
         .arg(here.join("tests/instrumented.py"))
         .arg(here.join("built").join(variant.file_name()))
         .arg(folder)
