@@ -72,6 +72,8 @@ pub(crate) struct Block {
     /// The number of its first launch.
     first: u32,
     used: u32,
+    /// Dependent launches: which launch state, and the bit that says that somebody waited.
+    dependent: Vec<(u32, u32)>,
 }
 
 /// One launch of a block.
@@ -137,6 +139,7 @@ impl Blocks {
             place,
             first: (number % u64::from(MOST_NUMBERS)) as u32,
             used: 0,
+            dependent: Vec::new(),
         }))
     }
 
@@ -153,13 +156,24 @@ impl Blocks {
         state.laps.iter().any(|&lap| lap > most)
     }
 
-    /// Takes a block back, all of whose launches have finished.
+    /// Takes a block back, all of whose launches have finished. `never_waited` is told the numbers of
+    /// dependent launches that never waited for their predecessor.
     pub(crate) fn give_back(
         &self,
         backend: &dyn Backend,
         region: &Region,
         block: Block,
+        mut never_waited: impl FnMut(u32),
     ) -> Result<()> {
+        for &(at, waited) in &block.dependent {
+            let state = block.place.states + u64::from(at) * size_of::<LaunchState>() as u64;
+            let mut carried = [0; 4];
+            let field = state + std::mem::offset_of!(LaunchState, carried) as u64;
+            backend.read(region.device, field, &mut carried)?;
+            if u32::from_le_bytes(carried) & waited == 0 {
+                never_waited(block.first + at);
+            }
+        }
         let own = backend.own_stream(region.device)?;
         let bytes = u64::from(BLOCK) * size_of::<LaunchState>() as u64;
         backend.fill_on(region.device, own, block.place.states, bytes, 0)?;
@@ -229,8 +243,16 @@ impl Block {
         self.used == BLOCK
     }
 
+    /// The launch is a dependent one, and waits for the last of `overtaken` launches.
+    pub(crate) fn depends(&mut self, entry: &Entry, overtaken: usize) {
+        self.dependent
+            .push((entry.number - self.first, 1 << (overtaken - 1)));
+    }
+
     /// Takes the newest launch back: it was never given to its stream.
     pub(crate) fn take_back(&mut self, entry: &Entry) {
+        self.dependent
+            .retain(|&(at, _)| self.first + at != entry.number);
         if self.first + self.used == entry.number + 1 {
             self.used -= 1;
         }

@@ -7,7 +7,7 @@ use gsan_core::layout::{LaunchDescriptor, Overtaken, launch_flags};
 use gsan_vmm::backend::Device;
 use smallvec::SmallVec;
 
-use crate::blocks::Entry;
+use crate::blocks::{Block, Entry};
 use crate::error::Error;
 use crate::kernels::Step;
 use crate::launch_log::LaunchRecord;
@@ -87,6 +87,12 @@ impl Launch {
         match self.chosen.take() {
             Some(chosen) if submitted && chosen.ctas > 0 => {
                 let device = &self.inner.devices[self.stream.device];
+                let overtaken = state.chain().len();
+                if chosen.start.dependent
+                    && let Some(block) = &mut state.block
+                {
+                    block.depends(&chosen.entry, overtaken);
+                }
                 device.log.enter(&chosen.record);
                 state.submitted(&chosen.start, chosen.entry.state, chosen.ctas);
                 AtomicCounts::add(&counts.launches);
@@ -419,7 +425,7 @@ impl Inner {
         while let Some(gone) = state.behind.pop(backend)? {
             for retired in gone {
                 if let Retired::Block(block) = retired {
-                    device.blocks.give_back(backend, region, block)?;
+                    self.give_block_back(device, block)?;
                 }
             }
         }
@@ -427,6 +433,17 @@ impl Inner {
             state.block = device.blocks.take(backend, region, &device.rows)?;
         }
         Ok(state.block.is_some())
+    }
+
+    /// Takes a block back, and notes which of its launches never waited for their predecessor.
+    pub(crate) fn give_block_back(&self, device: &DeviceState, block: Block) -> Result<(), Error> {
+        let given = device
+            .blocks
+            .give_back(&*self.backend, &device.region, block, |number| {
+                let kernel = device.log.find(number).map_or(0, |record| record.kernel);
+                self.names.never_waited(kernel);
+            });
+        Ok(given?)
     }
 
     /// Gives the stream the steps that it is owed.

@@ -37,6 +37,7 @@ mod host;
 mod kernels;
 mod launch;
 mod launch_log;
+mod names;
 mod ordering;
 mod restart;
 mod reuse;

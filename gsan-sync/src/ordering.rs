@@ -17,6 +17,7 @@ use crate::graph::Plan;
 use crate::host::HostKnowledge;
 use crate::kernels::Kernels;
 use crate::launch_log::LaunchLog;
+use crate::names::Names;
 use crate::restart::Marks;
 use crate::reuse::Memory;
 use crate::rows::RowMemory;
@@ -47,6 +48,7 @@ pub(crate) struct Inner {
     pub(crate) events: Events,
     pub(crate) host: HostKnowledge,
     pub(crate) memory: Memory,
+    pub(crate) names: Names,
     pub(crate) plans: Mutex<Vec<Weak<Plan>>>,
     pub(crate) marks: Marks,
     pub(crate) next_graph_number: AtomicU32,
@@ -90,6 +92,9 @@ pub struct Counts {
     pub shared_banks: u64,
     /// How often everything was forgotten because epochs, tokens or numbers were worn.
     pub restarts: u64,
+    /// Dependent launches that never waited for their predecessor, as far as their numbers have been
+    /// given out again.
+    pub never_waited: u64,
 }
 
 impl Ordering {
@@ -142,6 +147,7 @@ impl Ordering {
                 events: Events::default(),
                 host: HostKnowledge::default(),
                 memory: Memory::default(),
+                names: Names::default(),
                 next_graph_number: AtomicU32::new(MOST_NUMBERS),
                 counts: AtomicCounts::default(),
             }),
@@ -222,6 +228,7 @@ impl Ordering {
             unchecked: counts.unchecked.load(Relaxed),
             shared_banks: counts.shared_banks.load(Relaxed),
             restarts: counts.restarts.load(Relaxed),
+            never_waited: self.inner.names.count_never_waited(),
         }
     }
 }

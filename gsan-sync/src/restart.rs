@@ -183,17 +183,16 @@ impl Inner {
         let (version, _) = self.host.news(u64::MAX).unwrap_or_default();
         for stream in held {
             let device = &self.devices[stream.device];
-            let (backend, region) = (&*self.backend, &device.region);
             let mut state = stream.reenter();
             state.host_seen = version;
             let mut kept = state.restart();
-            while let Some(more) = state.behind.pop(backend)? {
+            while let Some(more) = state.behind.pop(&*self.backend)? {
                 kept.extend(more);
             }
             drop(state);
             for retired in kept {
                 if let Retired::Block(block) = retired {
-                    device.blocks.give_back(backend, region, block)?;
+                    self.give_block_back(device, block)?;
                 }
             }
         }

@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod closure;
+mod dependent;
 mod gpu;
 mod graphs;
+mod long;
 mod restart;
 mod reuse;
 mod streams;

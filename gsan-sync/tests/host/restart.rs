@@ -82,8 +82,11 @@ fn threads_launch_and_restart_at_once() {
             })
             .collect();
         scope.spawn(move || {
-            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+            loop {
                 gpu.ordering.restart().unwrap();
+                if done.load(std::sync::atomic::Ordering::Relaxed) {
+                    return;
+                }
             }
         });
         for thread in threads {
