@@ -36,6 +36,28 @@ pub enum Error {
         /// Its number.
         number: u32,
     },
+    /// A rank of the group is not known here.
+    #[error("device rank {0} has no state in this process: exchange states with its process first")]
+    RankMissing(DeviceRank),
+    /// The device is in a group already.
+    #[error("{0} is in a group already")]
+    GroupExists(Device),
+    /// The device's own rank is not among those of the group.
+    #[error("rank {rank} of {device} is not among the ranks of the group")]
+    NotInGroup {
+        /// The device.
+        device: Device,
+        /// Its rank.
+        rank: DeviceRank,
+    },
+    /// Ranks did not come to a barrier in time.
+    #[error("a barrier was left after {limit:?}: {} did not come", list(missing))]
+    BarrierTimeout {
+        /// The ranks that did not come.
+        missing: Vec<DeviceRank>,
+        /// The time limit.
+        limit: std::time::Duration,
+    },
     /// The configuration was used already.
     #[error(
         "the configuration is fixed since its first use ({since}): change it before, or after a \
@@ -137,4 +159,9 @@ pub enum Error {
     /// The backend refused.
     #[error(transparent)]
     Backend(#[from] BackendError),
+}
+
+fn list(ranks: &[DeviceRank]) -> String {
+    let names: Vec<String> = ranks.iter().map(|rank| format!("rank {rank}")).collect();
+    names.join(", ")
 }

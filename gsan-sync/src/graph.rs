@@ -31,8 +31,8 @@ use crate::launch::{LaunchInfo, release};
 use crate::launch_log::LaunchRecord;
 use crate::ordering::{DeviceState, Inner, Ordering};
 use crate::rows::{Area, Completion, Knowledge, Mark, Turn};
-use crate::state::entries;
-use crate::stream::{Stream, StreamKey};
+use crate::state::{Region, entries};
+use crate::stream::{Stream, StreamKey, StreamState};
 
 /// A node of a graph, in the order in which nodes were added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -444,6 +444,31 @@ impl PlanBuilder {
     }
 }
 
+/// Steps that merge everything a stream knows into a row over all ids.
+pub(crate) fn all_of_frontier(region: &Region, state: &StreamState, row: u64) -> Vec<Step> {
+    let slots = region.topology.slots();
+    let first = entries(row);
+    let part = |bank| first + 4 * u64::from(region.bank_first(bank));
+    let merge = |source, source_filled, target, entries| Step::Merge {
+        target,
+        source,
+        entries,
+        source_filled,
+        target_filled: row,
+    };
+    let (pair, named) = state.frontier();
+    let foreign = entries(pair.foreign);
+    let mut steps = vec![
+        merge(pair.own, 0, part(state.bank), slots),
+        merge(foreign, pair.foreign, first, region.topology.ids()),
+    ];
+    for completion in named {
+        let row = completion.pair.own;
+        steps.push(merge(row, 0, part(completion.bank), slots));
+    }
+    steps
+}
+
 fn ctas(info: &LaunchInfo) -> u32 {
     let [x, y, z] = info.grid;
     x.saturating_mul(y).saturating_mul(z)
@@ -840,11 +865,7 @@ impl Plan {
     }
 
     /// Merges everything that the stream knows into the baseline, and makes the launches new ones.
-    fn fill_baseline(
-        &self,
-        stream: &Stream,
-        state: &mut crate::stream::StreamState,
-    ) -> Result<u32, Error> {
+    fn fill_baseline(&self, stream: &Stream, state: &mut StreamState) -> Result<u32, Error> {
         let inner = &self.inner;
         let device = self.device();
         let region = &device.region;
@@ -862,30 +883,7 @@ impl Plan {
                 .backend
                 .wait_on(stream.key.device, stream.queue, fence)?;
         }
-        let slots = region.topology.slots();
-        let baseline = entries(self.baseline);
-        let part = |bank| baseline + 4 * u64::from(region.bank_first(bank));
-        let merge = |source, filled, target, entries| Step::Merge {
-            target,
-            source,
-            entries,
-            source_filled: filled,
-            target_filled: 0,
-        };
-        let (pair, named) = state.frontier();
-        let mut steps = vec![
-            merge(pair.own, 0, part(state.bank), slots),
-            merge(
-                entries(pair.foreign),
-                pair.foreign,
-                baseline,
-                region.topology.ids(),
-            ),
-        ];
-        for completion in named {
-            let row = completion.pair.own;
-            steps.push(merge(row, 0, part(completion.bank), slots));
-        }
+        let mut steps = all_of_frontier(region, state, self.baseline);
         let kernels = self.kernels.len() as u32;
         let first = inner.graph_numbers(kernels);
         if kernels > 0 {

@@ -34,6 +34,25 @@ pub enum Step {
         /// The words.
         words: Box<[u64]>,
     },
+    /// Says, after everything before this step, that a rank has come so far: a system-scope release.
+    Arrive {
+        /// The rank's count.
+        count: u64,
+        /// How far it has come.
+        value: u32,
+    },
+    /// Waits until other ranks have come so far, with system-scope acquires. If the time limit passes,
+    /// it says who is missing, and the steps after this one are left out.
+    Await {
+        /// The ranks and their counts.
+        counts: Box<[(u16, u64)]>,
+        /// How far they must have come; counts go around.
+        value: u32,
+        /// The time limit in nanoseconds.
+        limit: u64,
+        /// A word for the missing ranks, a bit each.
+        missing: u64,
+    },
     /// Writes zeroes.
     Zero {
         /// Where they start, a multiple of 8.

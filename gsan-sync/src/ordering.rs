@@ -1,6 +1,6 @@
 //! The ordering of one process: its devices, streams and events.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
 use gsan_core::compressed::topology::Topology;
@@ -65,6 +65,8 @@ pub(crate) struct DeviceState {
     /// Streams that the legacy default stream waits for, in the order of their numbers.
     pub(crate) blocking: RwLock<Vec<Arc<Stream>>>,
     pub(crate) log: LaunchLog,
+    /// It is in a group.
+    pub(crate) grouped: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -128,6 +130,7 @@ impl Ordering {
                 legacy: OnceLock::new(),
                 blocking: RwLock::default(),
                 log: LaunchLog::new(),
+                grouped: AtomicBool::new(false),
                 region,
             });
         }

@@ -52,7 +52,7 @@ impl Marks {
 /// What came of a moment at which a device had nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idle {
-    /// Some stream still has work, or a launch is under way.
+    /// Some stream still has work, a launch is under way, or the process shares memory with others.
     NotYet,
     /// Nothing runs, and nothing is worn.
     Noted,
@@ -157,6 +157,10 @@ impl Inner {
 
     fn restart_held(&self, held: &[std::sync::Arc<Stream>]) -> Result<Idle, Error> {
         if self.still_running(held)?.is_some() {
+            return Ok(Idle::NotYet);
+        }
+        // Processes that share memory would have to forget together.
+        if self.devices.iter().any(|d| d.grouped.load(Relaxed)) {
             return Ok(Idle::NotYet);
         }
         let plans = self.live_plans();

@@ -24,9 +24,22 @@ pub(crate) struct Region {
     /// Its first address.
     pub(crate) base: u64,
     pub(crate) global: GlobalState,
+    /// What ranks tell each other.
+    pub(crate) meeting: u64,
     /// Rows, from here to `end`.
     pub(crate) rows: u64,
     pub(crate) end: u64,
+}
+
+/// What a rank tells the others of its group.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Meeting {
+    /// How far it has come.
+    pub(crate) count: u64,
+    /// Who was missing, for as many meetings as fit into a line.
+    pub(crate) missing: u64,
+    /// What it knew, in turns.
+    pub(crate) rows: [u64; 2],
 }
 
 /// How ids are divided, as `settings` say.
@@ -71,18 +84,20 @@ impl Region {
             .min(STATE_STRIDE);
         global.offsets.end = bytes as u32;
         let base = state_base + u64::from(rank.0) * STATE_STRIDE;
-        let region = Region {
+        let mut region = Region {
             device,
             rank,
             topology,
             base,
             global,
+            meeting: base + offset,
             rows: base + offset,
             end: base + bytes,
         };
+        region.rows += region.meeting_bytes();
         let least = 8 * (region.own_bytes() + region.foreign_bytes());
-        if bytes - offset < least {
-            let room = bytes - offset;
+        let room = region.end.saturating_sub(region.rows);
+        if room < least {
             return Err(Error::NoRoomForRows {
                 device,
                 room,
@@ -114,6 +129,22 @@ impl Region {
     pub(crate) fn foreign_bytes(&self) -> u64 {
         let header = size_of::<RowHeader>() as u64;
         (header + 4 * u64::from(self.topology.ids())).next_multiple_of(LINE)
+    }
+
+    /// The size of what a rank tells others: two lines and two rows over all ids.
+    fn meeting_bytes(&self) -> u64 {
+        2 * (LINE + self.foreign_bytes())
+    }
+
+    /// Where `rank`, which may be one of another process, tells the others something.
+    pub(crate) fn meeting_of(&self, rank: DeviceRank) -> Meeting {
+        let base = self.base - u64::from(self.rank.0) * STATE_STRIDE;
+        let start = base + u64::from(rank.0) * STATE_STRIDE + (self.meeting - self.base);
+        Meeting {
+            count: start,
+            missing: start + LINE,
+            rows: [start + 2 * LINE, start + 2 * LINE + self.foreign_bytes()],
+        }
     }
 
     /// The size of a table of rows by bank.

@@ -386,6 +386,30 @@ impl StreamState {
         (self.base.pair, self.named.iter().flatten())
     }
 
+    /// A pair for a frontier that the next launch starts with.
+    pub(crate) fn new_frontier(&mut self) -> Result<Pair, OutOfRows> {
+        self.take_pair()
+    }
+
+    /// From now on launches start with `pair`, which contains the frontier from before.
+    pub(crate) fn replace_frontier(&mut self, pair: Pair) {
+        let base = self.ordinal;
+        self.ordinal += 1;
+        let link = Link {
+            mark: Mark {
+                last: self.ordinal,
+                base,
+            },
+            pair,
+            shared: None,
+        };
+        let old = std::mem::replace(&mut self.base, link);
+        self.drop_link(old);
+        self.carried = false;
+        self.knowledge = None;
+        self.acted = None;
+    }
+
     /// A graph was given to the stream, which completes into `done`.
     pub(crate) fn graph_done(&mut self, done: Arc<Knowledge>) {
         self.pending.push(done);

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, fence};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use gsan_core::clock::{ClockEntry, merge_word};
 use gsan_core::ids::DeviceRank;
@@ -81,13 +82,20 @@ impl Kernels for HostKernels {
             for address in step.addresses() {
                 self.prepare(address)?;
             }
+            if let Step::Await { counts, .. } = step {
+                for &(_, count) in counts {
+                    self.prepare(count)?;
+                }
+            }
         }
         let regions = Arc::clone(&self.regions);
         self.backend.enqueue(device, stream, move || {
             // What the stream did before and what it does next are ordered by the queue on a GPU.
             fence(Acquire);
             for step in &steps {
-                regions.take(step);
+                if !regions.take(step) {
+                    break;
+                }
             }
             fence(Release);
         })
@@ -99,7 +107,11 @@ impl Step {
     fn addresses(&self) -> [u64; 2] {
         match *self {
             Step::Merge { target, source, .. } => [target, source],
-            Step::Words { address, .. }
+            Step::Arrive { count: address, .. }
+            | Step::Await {
+                missing: address, ..
+            }
+            | Step::Words { address, .. }
             | Step::Zero { address, .. }
             | Step::Count { address, .. } => [address, 0],
         }
@@ -121,7 +133,47 @@ impl Regions {
         })
     }
 
-    fn take(&self, step: &Step) {
+    /// Does a step. False if the ones after it are to be left out.
+    fn take(&self, step: &Step) -> bool {
+        if let Step::Await {
+            counts,
+            value,
+            limit,
+            missing,
+        } = step
+        {
+            let late = self.wait(counts, *value, Duration::from_nanos(*limit));
+            if late != 0
+                && let Some(region) = self.words(*missing)
+            {
+                region.word(*missing).store(late, Relaxed);
+            }
+            return late == 0;
+        }
+        self.change(step);
+        true
+    }
+
+    /// The ranks that do not come so far before the time limit, a bit each.
+    fn wait(&self, counts: &[(u16, u64)], value: u32, limit: Duration) -> u32 {
+        let start = Instant::now();
+        loop {
+            let mut late = 0;
+            for &(rank, count) in counts {
+                let there = self.words(count).is_some_and(|region| {
+                    let found = region.word(count).load(Acquire);
+                    found.wrapping_sub(value) <= u32::MAX / 2
+                });
+                late |= u32::from(!there) << rank;
+            }
+            if late == 0 || start.elapsed() >= limit {
+                return late;
+            }
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    }
+
+    fn change(&self, step: &Step) {
         match step {
             &Step::Merge {
                 target,
@@ -149,6 +201,12 @@ impl Regions {
                     to.word(target_filled).store(1, Relaxed);
                 }
             }
+            &Step::Arrive { count, value } => {
+                if let Some(region) = self.words(count) {
+                    region.word(count).store(value, Release);
+                }
+            }
+            Step::Await { .. } => {}
             &Step::Zero { address, bytes } => {
                 let Some(to) = self.words(address) else {
                     return;

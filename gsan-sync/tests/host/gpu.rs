@@ -115,6 +115,12 @@ pub(crate) enum Do {
     Wait,
     /// An atomic add on the granule, acquire and release, at `gpu` scope.
     Add(u32),
+    /// The same at `sys` scope.
+    AddSystem(u32),
+    /// An atomic add that releases only, at `gpu` scope.
+    Release(u32),
+    /// One that acquires only, at `gpu` scope.
+    Acquire(u32),
 }
 
 /// Which earlier launch and which later one race on which granule.
@@ -230,6 +236,16 @@ impl Gpu {
             sms: Arc::new(sms),
             views,
         }
+    }
+
+    /// From now on granules lie in other memory.
+    pub(crate) fn use_memory(&mut self, address: u64) {
+        self.memory = address;
+    }
+
+    /// Where granules lie.
+    pub(crate) fn memory(&self) -> u64 {
+        self.memory
     }
 
     /// Opens a non-blocking stream.
@@ -451,6 +467,11 @@ impl RunningCta {
                 Do::Read(at) => (FUNCTIONS.access)(globals, sm, 0, address(at), 8, line(at, false)),
                 Do::Wait => (FUNCTIONS.wait)(globals, sm),
                 Do::Add(at) => (FUNCTIONS.add)(globals, sm, address(at), 4, 1, line(at, true)),
+                Do::Release(at) => (FUNCTIONS.add)(globals, sm, address(at), 3, 1, line(at, true)),
+                Do::Acquire(at) => (FUNCTIONS.add)(globals, sm, address(at), 2, 1, line(at, true)),
+                Do::AddSystem(at) => {
+                    (FUNCTIONS.add)(globals, sm, address(at), 4, 3, line(at, true));
+                }
             }
         }
     }

@@ -6,6 +6,7 @@ mod closure;
 mod dependent;
 mod gpu;
 mod graphs;
+mod group;
 mod long;
 mod restart;
 mod reuse;
