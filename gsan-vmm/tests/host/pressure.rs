@@ -1,14 +1,18 @@
 //! Everything at its limit: memory, addresses, descriptors, mappings, sizes, and a fork.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use gsan_core::ids::DeviceRank;
 use gsan_vmm::backend::host::{HostBackend, HostOptions};
 use gsan_vmm::backend::{Backend, Failure, Stream};
 use gsan_vmm::{Allocator, Error, STATE_STRIDE};
+use rand::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::process::{Resource, setrlimit};
 
+use super::faulty::Faulty;
 use super::hostile::{alone, leave_descriptors};
 use super::{GPU, PAGE, allocator, options, pages};
 
@@ -264,4 +268,82 @@ fn ranges_of_a_state_that_are_none_are_told() {
             .create_state(DeviceRank(4), GPU, STATE_STRIDE + 1)
             .is_err()
     );
+}
+
+#[test]
+fn faults_while_many_threads_do_everything_lose_nothing() {
+    let backend = Arc::new(Faulty::new(
+        HostBackend::new(HostOptions {
+            devices: 1,
+            memory: 400 * PAGE,
+            granularity: PAGE,
+        })
+        .unwrap(),
+    ));
+    let allocator = allocator(&backend, 64 * 8 * PAGE);
+    let working = AtomicUsize::new(THREADS as usize);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
+            while working.load(Relaxed) > 0 {
+                backend.fail(random.random_range(0..20), random.random_range(1..4));
+                std::thread::sleep(Duration::from_micros(50));
+            }
+            backend.fail(0, 0);
+        });
+        for thread in 0..THREADS {
+            let (allocator, working) = (&allocator, &working);
+            scope.spawn(move || {
+                let mut random = Xoshiro256PlusPlus::seed_from_u64(thread + 2);
+                let mut own: Vec<(u64, u64)> = Vec::new();
+                for _ in 0..1500 {
+                    match random.random_range(0..8) {
+                        0..3 => {
+                            let bytes = random.random_range(1..4 * PAGE);
+                            let address = allocator.allocate(bytes, GPU);
+                            own.extend(address.ok().map(|address| (address, bytes)));
+                        }
+                        3 => {
+                            let Some(&(address, bytes)) = own.last() else {
+                                continue;
+                            };
+                            let shared = allocator.export(address + bytes - 1);
+                            let import = shared.and_then(|(it, _)| allocator.import(it, GPU));
+                            own.extend(import.ok().map(|import| (import, bytes)));
+                        }
+                        4..6 if !own.is_empty() => {
+                            let (address, bytes) =
+                                own.swap_remove(random.random_range(0..own.len()));
+                            let stream = Stream::host(thread);
+                            let given = Some((bytes, GPU));
+                            allocator.free(address, given, stream).unwrap();
+                        }
+                        6 => {
+                            let rank = DeviceRank(random.random_range(0..3));
+                            let _ = allocator.create_state(rank, GPU, PAGE);
+                            let _ = allocator.clear_state(rank, GPU, 8, 8);
+                            let _ = allocator.release_state(rank);
+                        }
+                        _ => {
+                            let live = allocator.live();
+                            for (address, bytes) in &own {
+                                let found = allocator.find(address + bytes - 1).unwrap();
+                                assert_eq!((found.address, found.bytes), (*address, *bytes));
+                                assert!(live.contains(&found));
+                            }
+                            let _ = allocator.clear_shadow();
+                        }
+                    }
+                }
+                for (address, _) in own {
+                    allocator.free(address, None, Stream::DEFAULT).unwrap();
+                }
+                working.fetch_sub(1, Relaxed);
+            });
+        }
+    });
+    allocator.flush();
+    assert!(allocator.is_empty(), "{:?}", allocator.usage());
+    drop(allocator);
+    backend.assert_nothing_left();
 }
