@@ -141,6 +141,8 @@
 #define GSAN_THREAD_SEEN 8u
 /* In published: there is a publication. */
 #define GSAN_THREAD_PUBLISHED UINT64_C(0x2000000000000000)
+/* In published: the publication stands in the ring, and is of generation 0. */
+#define GSAN_THREAD_PUBLISHED_SAID UINT64_C(0x4000000000000000)
 /* Lowest bit of the epoch in published; the token lies below. */
 #define GSAN_THREAD_PUBLISHED_EPOCH_SHIFT 37u
 /* In the snapshot of a frontier: it was made; the low bits of its index lie below, 0 if

@@ -22,7 +22,7 @@ use crate::ids::{DeviceRank, ThreadId};
 use crate::layout::entry;
 use crate::layout::thread_flags::{
     self, ACQUIRED_TOKEN_SHIFT, ACQUIRED_VALID, FRONTIER_MADE, FRONTIER_TAKEN_SHIFT, PUBLISHED,
-    PUBLISHED_EPOCH_SHIFT,
+    PUBLISHED_EPOCH_SHIFT, PUBLISHED_SAID,
 };
 use crate::loss::Loss;
 use crate::record::{RecordScope, SyncFields, SyncRecord, Token};
@@ -105,6 +105,15 @@ pub struct Released {
     pub token: Token,
     /// The newest epoch it covers; 0 without a slot.
     pub epoch: Epoch,
+}
+
+/// What a CTA knew before it published.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Known {
+    /// Its newest publication, as [`CtaState`] keeps it.
+    published: u64,
+    /// What the sync word said, if the CTA had acquired it.
+    acquired: Option<SyncRecord>,
 }
 
 /// A resident CTA of a launch.
@@ -369,17 +378,19 @@ impl<'a, M: Memory> Cta<'a, M> {
 
     fn publish_anew(self) -> Released {
         let epoch = self.epoch();
-        let token = match self.sayable(epoch) {
+        let (token, said) = match self.sayable(epoch) {
             Ok(publication) => self.put(&publication),
-            Err(Unsayable) => self.put_top(),
+            Err(Unsayable) => (self.put_top(), false),
         };
         if let Some(id) = self.id()
             && epoch != Epoch::MAX
         {
             let next = self.following(epoch.get());
-            self.system.epoch(id).store(next.get(), Release);
-            let published =
-                PUBLISHED | u64::from(epoch.get()) << PUBLISHED_EPOCH_SHIFT | token.get();
+            self.system.epoch(id).store(next.get(), Relaxed);
+            let published = PUBLISHED
+                | if said { PUBLISHED_SAID } else { 0 }
+                | u64::from(epoch.get()) << PUBLISHED_EPOCH_SHIFT
+                | token.get();
             self.state.published.store(published, Release);
         }
         Released {
@@ -409,12 +420,12 @@ impl<'a, M: Memory> Cta<'a, M> {
         Epoch::new(self.state.start.load(Relaxed)).unwrap_or(Epoch::MAX)
     }
 
-    /// Puts a publication into the ring, or TOP if its place is not free.
-    fn put(self, publication: &Publication) -> Token {
+    /// Puts a publication into the ring, or TOP if its place is not free. Whether it stands there.
+    fn put(self, publication: &Publication) -> (Token, bool) {
         let publications = self.system.publications(self.launch.device);
         let Some(token) = publications.claim() else {
             self.count(Loss::WornToken);
-            return Token::MAX;
+            return (Token::MAX, false);
         };
         let written = publications.write(token, publication);
         if !written {
@@ -423,7 +434,7 @@ impl<'a, M: Memory> Cta<'a, M> {
         if !written || publications.checkpoint_is_due(token) {
             self.system.take_checkpoint(self.launch.device);
         }
-        token
+        (token, written)
     }
 
     /// Claims a token that says nothing, and takes the checkpoint that it stands for. An acquirer
@@ -514,7 +525,7 @@ impl<'a, M: Memory> Cta<'a, M> {
     pub fn acquire(self, sync: SyncRecord) {
         let key = sync_key(sync);
         let at = key as usize % ACQUIRED;
-        if self.knows_everything() || self.state.acquired[at].load(Acquire) == key {
+        if self.knows_everything() || self.has_acquired(key) {
             return;
         }
         locked::<M, _>(&self.state.lock, || {
@@ -675,6 +686,7 @@ impl<'a, M: Memory> Cta<'a, M> {
         self,
         found: Option<SyncRecord>,
         own: Released,
+        known: Known,
         mask: u8,
         scope: RecordScope,
     ) -> SyncRecord {
@@ -701,6 +713,9 @@ impl<'a, M: Memory> Cta<'a, M> {
             wide.token = locked::<M, _>(&self.state.lock, || self.put_restarted(found, own));
             return SyncRecord::new(wide);
         }
+        if self.is_contained(found, own, known) {
+            return SyncRecord::new(wide);
+        }
         if self.contains(found, own) {
             wide.publisher = found.publisher();
             wide.token = found.token();
@@ -709,7 +724,7 @@ impl<'a, M: Memory> Cta<'a, M> {
         wide.token = locked::<M, _>(&self.state.lock, || {
             self.joined_publication(found, own).map_or_else(
                 |Unsayable| self.put_top(),
-                |publication| self.put(&publication),
+                |publication| self.put(&publication).0,
             )
         });
         SyncRecord::new(wide)
@@ -757,6 +772,49 @@ impl<'a, M: Memory> Cta<'a, M> {
             })
     }
 
+    /// What the CTA knew before it published, for [`Self::is_contained`]. `found` is what the sync
+    /// word said then.
+    pub(super) fn known(self, found: Option<SyncRecord>) -> Known {
+        Known {
+            published: self.state.published.load(Acquire),
+            acquired: found.filter(|found| self.has_acquired(sync_key(*found))),
+        }
+    }
+
+    fn has_acquired(self, key: u64) -> bool {
+        self.state.acquired[key as usize % ACQUIRED].load(Acquire) == key
+    }
+
+    /// Whether `own` says all that `found` says, and nothing would tell the two apart: a publication
+    /// of this CTA before it, as its clock only grows; or what it had acquired.
+    fn is_contained(self, found: SyncRecord, own: Released, known: Known) -> bool {
+        if own.token == Token::MAX || own.epoch == Epoch::MAX {
+            return false;
+        }
+        let topology = self.system.topology();
+        let device = topology.device(found.publisher());
+        let newer = self.id() == Some(found.publisher()) && found.token() < own.token;
+        if newer
+            && known.published & (PUBLISHED_SAID | Token::MAX.get())
+                == PUBLISHED_SAID | found.token().get()
+        {
+            return true;
+        }
+        let acquired = known.acquired == Some(found) && device == self.launch.device;
+        if !newer && !acquired {
+            return false;
+        }
+        let Some(publication) = self.system.publications(device).read(found.token()) else {
+            return false;
+        };
+        // A joined one has parts of others, and may reach others.
+        let of_this_cta = newer
+            && publication.entry.epoch().get() >= self.state.start.load(Relaxed)
+            && !publication.joined;
+        let reaches_the_same = !publication.joined || topology.devices() == 1;
+        publication.generation == 0 && (of_this_cta || (acquired && reaches_the_same))
+    }
+
     /// A publication of its own for a sequence that starts where another one has ended, so that
     /// late readers of that one can tell.
     fn put_restarted(self, ended: SyncRecord, own: Released) -> Token {
@@ -774,6 +832,7 @@ impl<'a, M: Memory> Cta<'a, M> {
             generation,
             ..publication
         })
+        .0
     }
 
     fn joined_publication(

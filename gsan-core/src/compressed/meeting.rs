@@ -60,8 +60,7 @@ impl<'m, M: Memory> Meeting<'m, M> {
     /// `count` arrivals are about to happen; `releases` says whether they publish.
     pub fn arrive(&self, cta: Cta<'_, M>, releases: bool, count: u32) {
         if releases {
-            let own = cta.publish();
-            cta.release_into(self.arrivals(), own, u8::MAX, RecordScope::Gpu);
+            cta.publish_into(self.arrivals(), u8::MAX, RecordScope::Gpu);
         }
         let mut state = self.count().load(Acquire);
         loop {

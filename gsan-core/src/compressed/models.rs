@@ -7,6 +7,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use loom::sync::Arc;
 use loom::thread;
 
+use super::cta::Known;
 use super::restart::RestartMarks;
 use super::strong::StrongAccess;
 use super::world::World;
@@ -165,8 +166,8 @@ where
             let world = world.clone();
             thread::spawn(move || {
                 world.cta(index, |cta| {
-                    let (word, own) = (world.cell().sync_word(), cta.publish());
-                    cta.release_into(word, own, masks[index], RecordScope::Gpu);
+                    let word = world.cell().sync_word();
+                    cta.publish_into(word, masks[index], RecordScope::Gpu);
                 });
             })
         });
@@ -312,7 +313,10 @@ where
         let released = [0, 1].map(|index| {
             let touched = world.touch(index);
             let own = world.cta(index, |cta| cta.publish());
-            let sync = world.cta(index, |cta| cta.joined(None, own, 0xff, RecordScope::Gpu));
+            let known = Known::default();
+            let sync = world.cta(index, |cta| {
+                cta.joined(None, own, known, 0xff, RecordScope::Gpu)
+            });
             (touched, sync)
         });
         let warps = released.map(|(_, sync)| {

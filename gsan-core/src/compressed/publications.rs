@@ -5,7 +5,7 @@
 //! publication, "everything up to a moment", and stands for a checkpoint taken after it was
 //! claimed. Releases that cannot say what they know claim a token and leave it at that.
 
-use core::sync::atomic::Ordering::{AcqRel, Relaxed};
+use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use super::ring::EntryState;
 use super::snapshots::SnapshotRef;
@@ -110,7 +110,7 @@ impl<'m, M: Memory> Publications<'m, M> {
         if self.head.load(Relaxed) >= self.limit {
             return None;
         }
-        let order = M::order(Essential::HeadBeforeCheckpoint, AcqRel);
+        let order = M::order(Essential::HeadBeforeCheckpoint, Release);
         Token::new(self.head.fetch_add(1, order)).filter(|token| token.get() < self.limit)
     }
 

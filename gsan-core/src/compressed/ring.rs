@@ -7,7 +7,7 @@
 //! sequence lock: Boehm, "Can seqlocks get along with programming language memory models?",
 //! MSPC 2012).
 
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::atomics::{Atomic, Essential, Memory};
 use crate::layout::entry::WRITING;
@@ -41,7 +41,7 @@ impl<M: Memory> EntryState<'_, M> {
             && found < complete(index)
             && self
                 .0
-                .compare_exchange(found, writing(index), AcqRel, Relaxed)
+                .compare_exchange(found, writing(index), Acquire, Relaxed)
                 .is_ok();
         // Whoever reads one of the new fields sees, after its own fence, that the state changed.
         M::fence(Release);

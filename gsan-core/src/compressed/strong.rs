@@ -1,8 +1,8 @@
 //! Strong accesses of a CTA, and its ordinary ones: what they do to a cell.
 
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use super::cta::{Cta, Released, sync_of};
+use super::cta::{Cta, Known, Released, sync_of};
 use super::system::RUNNING;
 use crate::atomics::{Atomic, Essential, Memory};
 use crate::cell::{Announced, Cell, CellAccess, Conflict};
@@ -123,16 +123,18 @@ impl<M: Memory> Cta<'_, M> {
         let mut epoch = None;
         let mut publishes = false;
         let (found, left) = if access.action.writes() && access.order.releases() {
-            let own = self.publish();
+            let (own, found, left) = self.publish_into(word, access.mask, access.scope);
             epoch = Some(own.epoch);
             publishes = true;
-            self.release_into(word, own, access.mask, access.scope)
+            (found, left)
         } else if access.action.writes()
             && let Some((own, scope)) = self.fenced()
         {
-            self.release_into(word, own, access.mask, scope)
-        } else {
+            // What it has acquired since the fence is not in what the fence published.
             let found = word.load(Acquire);
+            self.release_into(word, found, own, Known::default(), access.mask, scope)
+        } else {
+            let found = word.load(Relaxed);
             (found, found)
         };
         let epoch = epoch.unwrap_or_else(|| self.touch());
@@ -159,7 +161,9 @@ impl<M: Memory> Cta<'_, M> {
         sampler: Sampler,
         race: impl FnMut(Conflict),
     ) {
-        M::fence(AcqRel);
+        if access.action.returns_value() {
+            M::fence(AcqRel);
+        }
         let acquires = access.order.acquires() && access.action.returns_value();
         if access.action.returns_value() {
             self.observe(cell.sync_word().load(Acquire), begun, access, acquires);
@@ -199,9 +203,7 @@ impl<M: Memory> Cta<'_, M> {
     pub fn sequential_fence(self, scope: RecordScope) {
         self.acquire_fence(scope);
         if scope != RecordScope::Cta {
-            let own = self.publish();
-            let word = self.system.sequential();
-            let (found, _) = self.release_into(word, own, u8::MAX, scope);
+            let (_, found, _) = self.publish_into(self.system.sequential(), u8::MAX, scope);
             if let Some(found) = sync_of(found).filter(|found| self.reaches(*found, scope)) {
                 self.acquire(found);
             }
@@ -209,16 +211,32 @@ impl<M: Memory> Cta<'_, M> {
         self.release_fence(scope);
     }
 
-    /// Publishes `own` together with what the sync word says. Returns what was there, and what is
-    /// there now.
-    pub(super) fn release_into(
+    /// Publishes what the CTA did and knows, together with what the sync word says. Returns what it
+    /// published, what was there, and what is there now.
+    pub(super) fn publish_into(
         self,
         word: &M::U64,
+        mask: u8,
+        scope: RecordScope,
+    ) -> (Released, u64, u64) {
+        let found = word.load(Acquire);
+        let known = self.known(sync_of(found));
+        let own = self.publish();
+        let (found, left) = self.release_into(word, found, own, known, mask, scope);
+        (own, found, left)
+    }
+
+    /// Puts `own` there together with what the sync word says, which was `found` before. Returns what
+    /// was there, and what is there now.
+    fn release_into(
+        self,
+        word: &M::U64,
+        mut found: u64,
         own: Released,
+        known: Known,
         mask: u8,
         scope: RecordScope,
     ) -> (u64, u64) {
-        let mut found = word.load(Acquire);
         let first = sync_of(found);
         for _ in 0..M::RELEASE_ATTEMPTS {
             let joined = if M::keeps(Essential::RetryJoined) {
@@ -226,7 +244,7 @@ impl<M: Memory> Cta<'_, M> {
             } else {
                 first
             };
-            let new = self.joined(joined, own, mask, scope).bits();
+            let new = self.joined(joined, own, known, mask, scope).bits();
             if new == found {
                 return (found, found);
             }
@@ -234,7 +252,7 @@ impl<M: Memory> Cta<'_, M> {
                 word.store(new, Release);
                 return (found, new);
             }
-            match word.compare_exchange(found, new, AcqRel, Acquire) {
+            match word.compare_exchange(found, new, Release, Acquire) {
                 Ok(_) => return (found, new),
                 Err(other) => found = other,
             }
@@ -242,7 +260,7 @@ impl<M: Memory> Cta<'_, M> {
         let top = if M::keeps(Essential::TopExchanged) {
             self.top_word(mask, scope)
         } else {
-            self.joined(first, own, mask, scope)
+            self.joined(first, own, known, mask, scope)
         };
         (word.swap(top.bits(), AcqRel), top.bits())
     }
@@ -271,8 +289,11 @@ impl<M: Memory> Cta<'_, M> {
         }
         let Some(now) = sync_of(now) else { return };
         let left = sync_of(begun.left);
-        if left.is_some_and(|left| same_publication(left, now)) {
-            if may_have_been_read(&now) {
+        if let Some(left) = left.filter(|left| same_publication(*left, now)) {
+            // The access's own publication says no more than the CTA knew and what was found.
+            let before = sync_of(begun.found);
+            let own = before.is_none_or(|before| !same_publication(before, left));
+            if !own && may_have_been_read(&now) {
                 learn(now);
             }
             return;

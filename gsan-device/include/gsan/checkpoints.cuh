@@ -44,12 +44,11 @@ struct Checkpoints {
   GSAN_DEVICE u32 covering(u64 token) const {
     u64 oldest = ~u64(0);
     u32 found = kNoCheckpoint;
-    for (u32 index = 0; index < GSAN_CLOCK_CHECKPOINTS; ++index) {
-      u64 position = ptx::load_relaxed_system(memory()->positions + index);
-      if (position <= token + 1 || position >= oldest) continue;
-      oldest = position;
-      found = name(index);
-    }
+    for_each_position([&](u32 index, u64 position) {
+      bool better = (position > token + 1) & (position < oldest);
+      oldest = better ? position : oldest;
+      found = better ? name(index) : found;
+    });
     fence(home);
     return found;
   }
@@ -57,11 +56,26 @@ struct Checkpoints {
   // The position of the newest one plus 1; 0 when none was taken.
   GSAN_DEVICE u64 newest() const {
     u64 newest = 0;
-    for (u32 index = 0; index < GSAN_CLOCK_CHECKPOINTS; ++index) {
-      u64 position = ptx::load_relaxed_system(memory()->positions + index);
-      if (position > newest) newest = position;
-    }
+    for_each_position([&](u32, u64 position) { newest = position > newest ? position : newest; });
     return newest;
+  }
+
+ private:
+  // Calls `body(index, position)`. Several positions are under way at once.
+  template <class F>
+  GSAN_DEVICE void for_each_position(F body) const {
+    constexpr u32 kAtOnce = 8;
+    static_assert(GSAN_CLOCK_CHECKPOINTS % kAtOnce == 0, "no rest is left");
+#pragma unroll 1
+    for (u32 first = 0; first < GSAN_CLOCK_CHECKPOINTS; first += kAtOnce) {
+      u64 positions[kAtOnce];
+#pragma unroll
+      for (u32 i = 0; i < kAtOnce; ++i) {
+        positions[i] = ptx::load_relaxed_system(memory()->positions + first + i);
+      }
+#pragma unroll
+      for (u32 i = 0; i < kAtOnce; ++i) body(first + i, positions[i]);
+    }
   }
 };
 

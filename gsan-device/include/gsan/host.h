@@ -26,26 +26,37 @@ inline thread_local u32 sm = 0;
 inline thread_local u64 cta_index = 0;
 inline thread_local u32 thread_index = 0;
 
+// What would take long on a device: fences that reach beyond the CTA, and accesses to global memory
+// whose result is waited for.
+struct Costs {
+  u64 fences = 0;
+  u64 answers = 0;
+};
+inline thread_local Costs costs;
+
 }  // namespace gsan::host
 
 namespace gsan::ptx {
 
 template <class T>
 T load_relaxed(const T* word) {
+  ++host::costs.answers;
   return __atomic_load_n(word, __ATOMIC_RELAXED);
 }
 
 inline void load_relaxed_pair(const u64* words, u64& first, u64& second) {
-  first = load_relaxed(words);
-  second = load_relaxed(words + 1);
+  ++host::costs.answers;
+  first = __atomic_load_n(words, __ATOMIC_RELAXED);
+  second = __atomic_load_n(words + 1, __ATOMIC_RELAXED);
 }
 
 template <class T>
 T load_acquire(const T* word) {
+  ++host::costs.answers;
   return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 }
 
-inline u32 load_constant(const u32* word) { return load_relaxed(word); }
+inline u32 load_constant(const u32* word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
 
 template <class T>
 void store_relaxed(T* word, T value) {
@@ -59,20 +70,24 @@ void store_release(T* word, T value) {
 
 template <class T>
 T compare_exchange_relaxed(T* word, T expected, T desired) {
+  ++host::costs.answers;
   __atomic_compare_exchange_n(word, &expected, desired, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
   return expected;
 }
 
 template <class T>
 T add_relaxed(T* word, T value) {
+  ++host::costs.answers;
   return __atomic_fetch_add(word, value, __ATOMIC_RELAXED);
 }
 
 inline u32 or_relaxed(u32* word, u32 value) {
+  ++host::costs.answers;
   return __atomic_fetch_or(word, value, __ATOMIC_RELAXED);
 }
 
 inline u32 or_acquire(u32* word, u32 value) {
+  ++host::costs.answers;
   return __atomic_fetch_or(word, value, __ATOMIC_ACQUIRE);
 }
 
@@ -107,10 +122,11 @@ void store_relaxed_system(T* word, T value) {
 }
 
 inline void load_relaxed_system_quad(const u32* words, u32& a, u32& b, u32& c, u32& d) {
-  a = load_relaxed(words);
-  b = load_relaxed(words + 1);
-  c = load_relaxed(words + 2);
-  d = load_relaxed(words + 3);
+  ++host::costs.answers;
+  a = __atomic_load_n(words, __ATOMIC_RELAXED);
+  b = __atomic_load_n(words + 1, __ATOMIC_RELAXED);
+  c = __atomic_load_n(words + 2, __ATOMIC_RELAXED);
+  d = __atomic_load_n(words + 3, __ATOMIC_RELAXED);
 }
 
 inline void store_relaxed_system_quad(u32* words, u32 a, u32 b, u32 c, u32 d) {
@@ -122,12 +138,19 @@ inline void store_relaxed_system_quad(u32* words, u32 a, u32 b, u32 c, u32 d) {
 
 template <class T>
 T exchange_relaxed_system(T* word, T value) {
+  ++host::costs.answers;
   return __atomic_exchange_n(word, value, __ATOMIC_RELAXED);
 }
 
 inline void fence_cta() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
-inline void fence_system() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
-inline void fence() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
+inline void fence_system() {
+  ++host::costs.fences;
+  __atomic_thread_fence(__ATOMIC_ACQ_REL);
+}
+inline void fence() {
+  ++host::costs.fences;
+  __atomic_thread_fence(__ATOMIC_ACQ_REL);
+}
 
 #if GSAN_LANES > 1
 using host::Meeting;
@@ -178,7 +201,7 @@ inline void assertion_failed(const char* message, const char* file, u32 line) {
 }
 
 inline void local_max(u32* word, u32 value) {
-  u32 found = load_relaxed(word);
+  u32 found = __atomic_load_n(word, __ATOMIC_RELAXED);
   while (found < value && !__atomic_compare_exchange_n(word, &found, value, false,
                                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
   }

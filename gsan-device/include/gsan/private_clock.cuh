@@ -168,7 +168,7 @@ GSAN_COLD Taken take_part(Cta cta, Warp warp, Part part, u32* target, bool cuts,
       // Every lane's reads come before its fence, and the look comes after all of them.
       fence(part.home);
       warp.meet();
-      if (warp.leads()) still = EntryState{part.home, part.state}.is_still_complete(part.index);
+      if (warp.leads()) still = EntryState{part.home, part.state}.is_complete_now(part.index);
       if (warp.share(still) == 0) return Taken::kOverwritten;
     }
     if (target == nullptr && warp.share(u32(knows_everything(cta))) != 0) continue;
@@ -213,14 +213,15 @@ GSAN_DEVICE Part single_part(Place place, u32 entry) {
   return {nullptr, place.bank, place.slot, 1, false, entry, nullptr, 0, {}};
 }
 
-// Calls `body(part)` with the entries of a clock. `state` is that of the snapshot it is. Stops when
-// `body` returns kOverwritten. The lanes see the same headers.
+// Calls `body(part)` with the entries of a clock: the CTA's own, under its lock, or a snapshot that was
+// found complete, whose state is `state`. Stops when `body` returns kOverwritten. The lanes see the
+// same headers.
 template <class F>
 GSAN_DEVICE Taken for_each_part(Vector clock, Warp warp, u64* state, u64 index, F body) {
   Taken all = Taken::kAll;
   for (u32 segment = 0; segment < clock.segments(); ++segment) {
     u32 header = 0;
-    if (warp.leads()) header = load_acquire(clock.region, clock.header(segment));
+    if (warp.leads()) header = ptx::load_relaxed_system(clock.header(segment));
     header = warp.share(header);
     if (header == 0) break;
     Part part = {clock.entries(segment), Vector::bank(header), 0,     clock.length(header), true, 0,
@@ -351,19 +352,32 @@ GSAN_DEVICE u64 acquired_key(u64 sync) {
          record_thread(sync);
 }
 
-// Merges what a sync record says. By a warp; `sync` is the same for all lanes.
+// Where a CTA keeps that it acquired what has `key`.
+GSAN_DEVICE u64* acquired_place(Cta cta, u64 key) {
+  return &cta.state->acquired[key % GSAN_THREAD_ACQUIRED];
+}
+
+GSAN_DEVICE bool has_acquired(Cta cta, u64 key) {
+  return ptx::local_load(acquired_place(cta, key)) == key;
+}
+
+// Merges what a sync record says, which was read without a fence behind it. By a warp; `sync` is the
+// same for all lanes.
 GSAN_COLD void acquire(Cta cta, Warp warp, u64 sync) {
   u64 key = acquired_key(sync);
-  u64* place = &cta.state->acquired[key % GSAN_THREAD_ACQUIRED];
-  u32 known = knows_everything(cta) || ptx::local_load(place) == key;
+  u32 known = knows_everything(cta) || has_acquired(cta, key);
   if (warp.share(known) != 0) {
     ptx::fence_cta();
     return;
   }
+  // What the sync word names was written before. Each lane's read comes before its fence.
+  fence(cta.region);
   lock(cta, warp);
   absorb(cta, warp, record_thread(sync), sync_token(sync));
   unlock(cta, warp);
-  if (warp.leads() && sync_token(sync) != kLastToken) ptx::local_store(place, key);
+  if (warp.leads() && sync_token(sync) != kLastToken) {
+    ptx::local_store(acquired_place(cta, key), key);
+  }
 }
 
 // Counts everything that happened so far as ordered: more than was read is merged when it is not known

@@ -76,7 +76,6 @@ struct Publications {
     if (ptx::load_relaxed_system(head()) >= kLastToken) return kLastToken;
     fence(home);
     u64 token = ptx::add_relaxed_system(head(), 1);
-    fence(home);
     return token < kLastToken ? token : kLastToken;
   }
 
@@ -97,7 +96,7 @@ struct Publications {
   GSAN_DEVICE bool write(u64 token, const Publication& publication) const {
     u64* words = entry(token);
     EntryState state = {home, words};
-    if (!state.claim(token)) return false;
+    if (!state.claim(token, length())) return false;
     for (u32 i = 0; i < 3; ++i) ptx::store_relaxed_system(words + 1 + i, publication.words[i]);
     state.complete(token);
     return true;

@@ -52,22 +52,23 @@ GSAN_COLD u64 put_top(Cta cta, Warp warp) {
   return token;
 }
 
-// Puts a publication into the ring, or TOP if its place is not free.
-GSAN_COLD u64 put(Cta cta, Warp warp, Publication publication) {
+// Puts a publication into the ring, or TOP if its place is not free. `said`: whether it stands there.
+GSAN_COLD u64 put(Cta cta, Warp warp, Publication publication, bool& said) {
   Publications publications = {cta.region};
   u64 token = 0;
-  u32 due = 0;
+  u32 due = 0, written = 0;
   if (warp.leads()) {
     token = publications.claim();
     if (token == kLastToken) {
       count(cta.region, GSAN_LOSS_WORN_TOKEN);
     } else {
-      bool written = publications.write(token, publication);
+      written = publications.write(token, publication);
       if (!written) count(cta.region, GSAN_LOSS_TOP_RELEASE);
       due = !written || publications.checkpoint_is_due(token);
     }
   }
   token = warp.share(token);
+  said = warp.share(written) != 0;
   if (warp.share(due) != 0) take_checkpoint(cta.region, warp);
   return token;
 }
@@ -141,7 +142,8 @@ GSAN_COLD bool frontier_snapshot(Cta cta, Warp warp, u32 taken, u32& snapshot) {
   u64 found = 0;
   u32 usable = 0;
   if (warp.leads()) {
-    found = taken == 0 ? load_acquire(cta.region, &shared->frontier)
+    // The snapshot is only named, and its name is published behind fences.
+    found = taken == 0 ? ptx::load_relaxed_system(&shared->frontier)
                        : ptx::local_load(&cta.state->frontier);
     usable = (found & ~u64(~0u)) == key &&
              (u32(found) == 0 || Snapshots{cta.region}.is_recent(u32(found)));
@@ -215,14 +217,14 @@ GSAN_COLD Released publish(Cta cta, Warp warp) {
       u32 epoch = warp.share(ptx::local_load(&cta.state->epoch));
       Publication publication;
       bool said = sayable(cta, warp, epoch, publication);
-      u64 token = said ? put(cta, warp, publication) : put_top(cta, warp);
+      u64 token = said ? put(cta, warp, publication, said) : put_top(cta, warp);
       if (warp.leads() && cta.has_slot() && epoch != GSAN_CLOCK_EPOCH_MAX) {
         u32 next = following(cta.region, epoch);
-        store_release(cta.region, cta.region.epoch(cta.thread()), next);
+        ptx::store_relaxed_system(cta.region.epoch(cta.thread()), next);
         ptx::local_store(&cta.state->epoch, next);
         ptx::fence_cta();
         ptx::local_store(&cta.state->published,
-                         GSAN_THREAD_PUBLISHED |
+                         GSAN_THREAD_PUBLISHED | (said ? GSAN_THREAD_PUBLISHED_SAID : 0) |
                              u64(epoch) << GSAN_THREAD_PUBLISHED_EPOCH_SHIFT | token);
       }
       released = {publisher(cta), epoch, token};
@@ -260,6 +262,57 @@ GSAN_COLD bool contains(Cta cta, u64 found, Released own) {
          Snapshots{home}.get(publication.snapshot(), place, entry) && says(entry);
 }
 
+// What a CTA knew before it published.
+struct Known {
+  // Its newest publication, as gsan_thread_state has it.
+  u64 published = 0;
+  // What the sync word said, if the CTA had acquired it; or 0.
+  u64 acquired = 0;
+
+  GSAN_DEVICE static Known of(Cta cta, u64 found) {
+    Known known;
+    known.published = ptx::local_load(&cta.state->published);
+    if (is_sync(found) && has_acquired(cta, acquired_key(found))) known.acquired = found;
+    ptx::fence_cta();
+    return known;
+  }
+};
+
+// Whether `own` can stand for anything else.
+GSAN_DEVICE bool may_contain(Released own) {
+  return own.token != kLastToken && own.epoch != GSAN_CLOCK_EPOCH_MAX;
+}
+
+// Whether the sync record `found` names a publication of this CTA's thread id before `own`.
+GSAN_DEVICE bool is_older(Cta cta, u64 found, Released own) {
+  return cta.has_slot() && record_thread(found) == cta.thread() && sync_token(found) < own.token;
+}
+
+// Whether `found` names the publication of this CTA before `own`, which says all of it: a clock only
+// grows. Without looking it up.
+GSAN_DEVICE bool is_previous(Cta cta, u64 found, Released own, Known known) {
+  u64 last = known.published & (GSAN_THREAD_PUBLISHED_SAID | kLastToken);
+  return may_contain(own) && is_older(cta, found, own) &&
+         last == (GSAN_THREAD_PUBLISHED_SAID | sync_token(found));
+}
+
+// Whether `own` says all that the sync record `found` says, and nothing would tell the two apart: a
+// publication of this CTA before it, or what it had acquired. By each lane for itself.
+GSAN_COLD bool is_contained(Cta cta, u64 found, Released own, Known known) {
+  if (!may_contain(own)) return false;
+  bool newer = is_older(cta, found, own);
+  Region home = cta.region.of_device(cta.region.device_of(record_thread(found)));
+  bool acquired = known.acquired == found && home.globals == cta.region.globals;
+  if (!newer && !acquired) return false;
+  Publication publication;
+  if (!Publications{home}.read(sync_token(found), publication)) return false;
+  // A joined one has parts of others, and may reach others.
+  bool of_this_cta = newer && publication.entry() >> GSAN_CLOCK_SPAN_BITS >= cta.state->start &&
+                     !publication.joined();
+  bool reaches_the_same = !publication.joined() || cta.region.globals->constants.devices == 1;
+  return publication.generation() == 0 && (of_this_cta || (acquired && reaches_the_same));
+}
+
 // The scope of a sync record that gets another part.
 GSAN_DEVICE u32 widest(Cta cta, u64 found, u32 scope) {
   u32 other = record_thread(found);
@@ -289,7 +342,8 @@ GSAN_COLD u64 put_restarted(Cta cta, Warp warp, u64 ended, Released own) {
   bool known = Publications{home}.read(warp, sync_token(ended), before);
   if (!Publications{cta.region}.read(warp, own.token, publication)) return put_top(cta, warp);
   u32 generation = known ? before.generation() + 1 : after_loss(own.token);
-  return put(cta, warp, publication.of_generation(generation));
+  bool said;
+  return put(cta, warp, publication.of_generation(generation), said);
 }
 
 // A publication that says what `found` and the CTA say; false if that cannot be said. Under the lock.
@@ -357,7 +411,7 @@ GSAN_COLD u64 join(Cta cta, Warp warp, u64 found, Released own) {
   } else {
     Publication publication;
     bool said = joined_publication(cta, warp, found, own, publication);
-    token = said ? put(cta, warp, publication) : put_top(cta, warp);
+    token = said ? put(cta, warp, publication, said) : put_top(cta, warp);
   }
   unlock(cta, warp);
   return token;
@@ -373,6 +427,7 @@ GSAN_DEVICE bool reaches(Cta cta, u64 sync, u32 scope) {
   Region home = cta.region.of_device(cta.region.device_of(record_thread(sync)));
   if (home.globals == cta.region.globals) return true;
   // Parts of a joined sequence may be of this device though the last one is not.
+  fence(cta.region);
   Publication publication;
   return !Publications{home}.read(sync_token(sync), publication) || publication.joined();
 }

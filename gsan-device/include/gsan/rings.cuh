@@ -37,17 +37,22 @@ struct EntryState {
 
   GSAN_DEVICE static u64 complete_at(u64 index) { return (index + 1) << 1; }
 
-  // Claims the entry for `index`; fails if its writer has not finished, or a newer one has come.
-  // Whoever got it writes the fields and then calls `complete`.
-  GSAN_DEVICE bool claim(u64 index) const {
-    u64 found = ptx::load_relaxed_system(word);
-    if (found & GSAN_CLOCK_WRITING || found >= complete_at(index)) return false;
-    fence(region);
+  // Claims the entry, one of `length`, for `index`; fails if its writer has not finished, or a newer
+  // one has come. Whoever got it writes the fields and then calls `complete`.
+  GSAN_DEVICE bool claim(u64 index, u64 length) const {
     u64 writing = complete_at(index) | GSAN_CLOCK_WRITING;
-    bool claimed = ptx::compare_exchange_relaxed_system(word, found, writing) == found;
-    // Whoever reads one of the new fields sees, after its own fence, that the state changed.
+    // Mostly the index a lap before is there.
+    u64 expected = index < length ? 0 : complete_at(index - length);
+    u64 found = ptx::compare_exchange_relaxed_system(word, expected, writing);
+    if (found != expected) {
+      if (found & GSAN_CLOCK_WRITING || found >= complete_at(index)) return false;
+      expected = found;
+      found = ptx::compare_exchange_relaxed_system(word, expected, writing);
+    }
+    // Whoever reads one of the new fields sees, after its own fence, that the state changed; and the
+    // fields of the former writer come first.
     fence(region);
-    return claimed;
+    return found == expected;
   }
 
   GSAN_DEVICE void complete(u64 index) const { store_release(region, word, complete_at(index)); }
@@ -59,6 +64,11 @@ struct EntryState {
   // Whether the fields read since `is_complete` are those of `index`.
   GSAN_DEVICE bool is_still_complete(u64 index) const {
     fence(region);
+    return is_complete_now(index);
+  }
+
+  // The same, behind a fence.
+  GSAN_DEVICE bool is_complete_now(u64 index) const {
     return ptx::load_relaxed_system(word) == complete_at(index);
   }
 

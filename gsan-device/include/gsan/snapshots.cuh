@@ -61,7 +61,7 @@ struct Draft {
     if (warp.leads()) {
       index = ptx::add_relaxed_system(snapshots.head(), 1);
       // An index whose low bits are 0 could not be named.
-      there = u32(index) != 0 && snapshots.state(u32(index)).claim(index);
+      there = u32(index) != 0 && snapshots.state(u32(index)).claim(index, region.globals->snapshots);
       if (there) snapshots.clock(u32(index)).clear();
     }
     warp.meet();

@@ -37,10 +37,10 @@ GSAN_DEVICE void fence_at(u32 scope) {
 // A short fingerprint of a word.
 GSAN_DEVICE u32 digest(u64 word) { return mix(u32(word) ^ mix(u32(word >> 32))) >> 16; }
 
-// Publishes `own` together with what the sync word says; `found` is what was there. Returns what is
-// there now. Lanes for which `releases` does not hold only take part.
-GSAN_COLD u64 release_into(Cta cta, Warp warp, u64* word, bool releases, Released own, u32 mask,
-                           u32 scope, u64& found) {
+// Publishes `own` together with what the sync word says; `found` is what was there, read without a
+// fence behind it. Returns what is there now. Lanes for which `releases` does not hold only take part.
+GSAN_COLD u64 release_into(Cta cta, Warp warp, u64* word, bool releases, Released own, Known known,
+                           u32 mask, u32 scope, u64& found) {
   constexpr u32 kAttempts = 8;
   bool pending = releases;
   u64 left = found;
@@ -54,7 +54,12 @@ GSAN_COLD u64 release_into(Cta cta, Warp warp, u64* word, bool releases, Release
         u32 wide_mask = record_mask(found) | mask;
         u32 wide_scope = widest(cta, found, scope);
         bool ended = record_mask(found) == 0;
-        if (!ended && contains(cta, found, own)) {
+        bool previous = !ended && is_previous(cta, found, own, known);
+        // What the sync word names was written before.
+        if (!previous) fence(cta.region);
+        if (previous || (!ended && is_contained(cta, found, own, known))) {
+          next = make_sync(own.publisher, wide_mask, wide_scope, own.token);
+        } else if (!ended && contains(cta, found, own)) {
           next = make_sync(record_thread(found), wide_mask, wide_scope, sync_token(found));
         } else {
           joins = true;
@@ -76,7 +81,6 @@ GSAN_COLD u64 release_into(Cta cta, Warp warp, u64* word, bool releases, Release
     if (next != found) {
       fence(cta.region);
       before = ptx::compare_exchange_relaxed_system(word, found, next);
-      fence(cta.region);
     }
     if (before == found) {
       left = next;
@@ -267,10 +271,14 @@ GSAN_COLD void begin_strong(Cta cta, gsan_atomic_event* event, u64 address, u32 
   u64 granule = address - offset;
   u32 mask = bytes_between(offset, offset + bytes);
   u64* words = space.shadow(granule, cta.region.globals->constants.reserve_base);
+  u64 found = ptx::load_relaxed_system(words);
+  u64 left = found;
   Released own = {};
-  if (warp.any(strong.releases)) own = publish(cta, warp);
-  u64 found = load_acquire(cta.region, words);
-  u64 left = release_into(cta, warp, words, strong.releases, own, mask, strong.scope, found);
+  if (warp.any(strong.releases)) {
+    Known known = Known::of(cta, found);
+    own = publish(cta, warp);
+    left = release_into(cta, warp, words, strong.releases, own, known, mask, strong.scope, found);
+  }
   u32 epoch = strong.releases ? own.epoch : cta.has_slot() ? cta.touch() : 0;
   Announced announced;
   if (cta.has_slot()) {
@@ -323,9 +331,12 @@ GSAN_COLD void observe(Cta cta, Warp warp, bool acquires, u64 found, u64 left, u
   bool second = false, everything = false;
   if (acquires && is_sync(now)) {
     if (is_sync(left) && acquired_key(left) == acquired_key(now)) {
-      second = may_have_been_read(now);
+      // The access's own publication says no more than the CTA knew and what was found.
+      bool own = !is_sync(found) || acquired_key(found) != acquired_key(left);
+      second = !own && may_have_been_read(now);
     } else if (scope != GSAN_SCOPE_CTA) {
       // Others released meanwhile. Their parts are not told apart: any may have been read.
+      fence(cta.region);
       u32 of_now = 0, of_left = 0;
       bool continued = generation_of(cta, now, of_now);
       if (!is_sync(left)) {
@@ -366,14 +377,14 @@ GSAN_COLD void end_strong(const gsan_atomic_event* event, bool wrote, bool is_rm
   u64* words = space.shadow(granule, cta.region.globals->constants.reserve_base);
   bool returns_value = is_rmw || !wrote;
   u64 begun = event->begun;
-  fence_at(strong.scope);
+  if (returns_value) fence_at(strong.scope);
   bool acquires = strong.acquires && returns_value;
   if (warp.any(acquires)) {
     u64 left = event->found;
     if (begun & GSAN_THREAD_PUBLISHED) {
       left = make_sync(publisher(cta), mask, strong.scope, begun & kLastToken);
     }
-    u64 now = load_acquire(cta.region, words);
+    u64 now = ptx::load_relaxed_system(words);
     observe(cta, warp, acquires, event->found, left, now, mask, strong.scope);
   }
   if (is_rmw && !wrote && strong.releases) count(cta.region, GSAN_LOSS_FAILED_RELEASE);

@@ -120,7 +120,11 @@ GSAN_DEVICE Merged merge(const Vector& target, Warp warp, u32 bank, u32 slot, co
   changed = warp.any(changed);
   if (end > length) {
     warp.meet();
-    if (warp.leads()) store_release(target.region, target.header(index), bank << 16 | end);
+    if (warp.leads()) {
+      // Other warps of the CTA look entries up; who reads a snapshot sees it complete first.
+      ptx::fence_cta();
+      ptx::store_relaxed_system(target.header(index), bank << 16 | end);
+    }
     warp.meet();
   }
   return changed ? Merged::kChanged : Merged::kNothingNew;

@@ -384,6 +384,11 @@ int main() {
       case 21:
         threads();
         break;
+      case 22:
+        answer(host::costs.fences);
+        answer(host::costs.answers);
+        host::costs = {};
+        break;
 #if GSAN_LANES > 1
       case 17:
         warp_begin();

@@ -304,6 +304,12 @@ impl Driver {
         self
     }
 
+    /// Answers with what happened since it was last asked: fences that reach beyond the CTA, and
+    /// accesses to global memory whose result is waited for.
+    pub(crate) fn costs(&mut self) -> &mut Self {
+        self.push(22, &[])
+    }
+
     /// From now on lanes are parted at random.
     pub(crate) fn split_warps(&mut self, seed: u32) -> &mut Self {
         self.push(20, &[seed.into()])

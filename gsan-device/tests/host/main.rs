@@ -4,6 +4,7 @@
 
 mod arithmetic;
 mod cells;
+mod costs;
 mod driver;
 mod launches;
 mod synchronisation;

@@ -649,8 +649,8 @@ fn known(ring: &Snapshots<'_, Native>, name: SnapshotRef) -> Option<Known> {
 }
 
 /// A program by hand: launches of single-threaded CTAs, told one event at a time.
-struct Script {
-    twin: Twin<4>,
+pub(crate) struct Script {
+    pub(crate) twin: Twin<4>,
     line: u32,
 }
 
@@ -659,12 +659,12 @@ pub(crate) fn cta(launch: u32, index: u32) -> Cta {
 }
 
 impl Script {
-    fn new(topology: Topology, room: Room) -> Script {
+    pub(crate) fn new(topology: Topology, room: Room) -> Script {
         let twin = Twin::new(Records::Four, topology, room);
         Script { twin, line: 0 }
     }
 
-    fn launch(&mut self, id: u32, stream: u32, ctas: u32) -> &mut Self {
+    pub(crate) fn launch(&mut self, id: u32, stream: u32, ctas: u32) -> &mut Self {
         self.twin.tell(&Event::Launch(Launch {
             id: LaunchId(id),
             device: DeviceRank(0),
@@ -677,7 +677,7 @@ impl Script {
         self
     }
 
-    fn start(&mut self, cta: Cta, sm: u32) -> &mut Self {
+    pub(crate) fn start(&mut self, cta: Cta, sm: u32) -> &mut Self {
         self.twin.tell(&Event::CtaStart { cta, sm });
         self
     }
@@ -703,13 +703,19 @@ impl Script {
         }
     }
 
-    fn write(&mut self, cta: Cta, granule: u64) -> &mut Self {
+    pub(crate) fn write(&mut self, cta: Cta, granule: u64) -> &mut Self {
         let access = self.access(cta, Action::Write, Order::Weak, granule);
         self.twin.tell(&Event::Access(access));
         self
     }
 
-    fn strong(&mut self, cta: Cta, action: Action, order: Order, granule: u64) -> &mut Self {
+    pub(crate) fn strong(
+        &mut self,
+        cta: Cta,
+        action: Action,
+        order: Order,
+        granule: u64,
+    ) -> &mut Self {
         let end = self.access(cta, action, order, granule);
         let action = match action {
             Action::Write => Action::Write,
@@ -721,11 +727,11 @@ impl Script {
         self
     }
 
-    fn release(&mut self, cta: Cta, granule: u64) -> &mut Self {
+    pub(crate) fn release(&mut self, cta: Cta, granule: u64) -> &mut Self {
         self.strong(cta, Action::Write, Order::Release, granule)
     }
 
-    fn acquire(&mut self, cta: Cta, granule: u64) -> &mut Self {
+    pub(crate) fn acquire(&mut self, cta: Cta, granule: u64) -> &mut Self {
         self.strong(cta, Action::Read, Order::Acquire, granule)
     }
 
@@ -759,6 +765,31 @@ fn what_was_released_and_acquired_is_ordered_and_nothing_else_is() {
     // The first is ordered; the second is not.
     script.write(b, 1).write(b, 2);
     script.races(1);
+}
+
+#[test]
+fn atomics_at_cta_scope_order_nothing_between_ctas() {
+    let races = |b_writes: bool| {
+        let mut script = Script::new(topology(1, 1), ROOMY);
+        let [a, b] = [cta(0, 0), cta(0, 1)];
+        script.launch(0, 0, 2).start(a, 0).start(b, 1).write(a, 1);
+        for cta in [a, b] {
+            let access = Access {
+                scope: Scope::Cta,
+                ..script.access(cta, Action::Rmw, Order::AcqRel, 0)
+            };
+            script.twin.tell(&Event::AtomicBegin(access));
+            script.twin.tell(&Event::AtomicEnd(access));
+        }
+        if b_writes {
+            script.write(b, 1);
+        }
+        let races = script.twin.core.take_races();
+        script.twin.found.clone_from(&races);
+        script.twin.compare().unwrap();
+        races.len()
+    };
+    assert_eq!(races(true), races(false) + 1);
 }
 
 #[test]
