@@ -138,10 +138,15 @@ fn a_correct_kernel_is_clean() {
     insta::assert_snapshot!(run.stdout);
 }
 
+/// [`counter`], but the kernel also reads its second parameter.
+fn counter_with_scratch() -> String {
+    counter(true).replace("  ret;", "  ld.param.u64 %rd1, [scratch];\n  ret;")
+}
+
 #[test]
 fn pointers_that_are_not_given_are_said_to_be_null_unless_quiet() {
     let gsan = Gsan::new()
-        .file("a.ptx", &counter(true))
+        .file("a.ptx", &counter_with_scratch())
         .file("a.toml", LAUNCH);
     let note = "pointer `scratch` of kernel `counter` is not given and is null\n";
     let run = gsan.run(&["check", "a.ptx"]).succeeds();
@@ -149,6 +154,89 @@ fn pointers_that_are_not_given_are_said_to_be_null_unless_quiet() {
     let run = gsan.run(&["check", "."]).succeeds();
     assert_eq!(run.stderr, format!("note: ./a.ptx: {note}"));
     assert_eq!(gsan.run(&["check", "-q", "a.ptx"]).succeeds().stderr, "");
+}
+
+#[test]
+fn nothing_is_said_of_pointers_that_the_kernel_does_not_use() {
+    let gsan = Gsan::new()
+        .file("a.ptx", &counter(true))
+        .file("a.toml", LAUNCH);
+    assert_eq!(gsan.run(&["check", "a.ptx"]).succeeds().stderr, "");
+}
+
+#[test]
+fn a_report_that_goes_to_a_file_is_summed_up_on_standard_error_unless_quiet() {
+    let gsan = Gsan::new()
+        .file("clean.ptx", &counter(true))
+        .file("clean.toml", LAUNCH)
+        .file("racy.ptx", &counter(false))
+        .file("racy.toml", LAUNCH);
+    let shown = gsan.run(&["check", "racy.ptx"]).stdout;
+    let races = shown.lines().find_map(|line| line.strip_prefix("gsan: "));
+    for (form, file) in [("json", "r.json"), ("sarif", "r.sarif"), ("human", "r.txt")] {
+        let words = |kernel| ["check", kernel, "--format", form, "-o", file];
+        let run = gsan.run(&words("racy.ptx"));
+        assert_eq!((run.code, run.stdout.as_str()), (66, ""), "{}", run.stderr);
+        let expected = format!("note: wrote `{file}`: {}\n", races.unwrap());
+        assert_eq!(run.stderr, expected);
+        let run = gsan.run(&words("clean.ptx")).succeeds();
+        assert_eq!(run.stderr, format!("note: wrote `{file}`: no races\n"));
+        let quiet = gsan.run(&[&words("racy.ptx")[..], &["-q"]].concat());
+        assert_eq!((quiet.code, quiet.stderr.as_str()), (66, ""));
+    }
+}
+
+#[test]
+fn source_is_not_taken_for_ptx() {
+    let gsan = Gsan::new()
+        .file("k.cu", "__global__ void k() {}\n")
+        .file("k.py", "import triton\n");
+    for file in ["k.cu", "k.py"] {
+        let run = gsan.run(&["check", file]);
+        assert_eq!(run.code, 2, "{}", run.stderr);
+        let said = [
+            format!("{file} is source, not PTX"),
+            "nvcc --ptx".to_owned(),
+        ];
+        for said in said {
+            assert!(run.stderr.contains(&said), "{}", run.stderr);
+        }
+    }
+}
+
+#[test]
+fn a_kernel_without_arguments_is_told_what_it_takes_and_where_from() {
+    let ptx = counter_with_scratch().replace(".ptr .global word", "word");
+    let gsan = Gsan::new().file("k.ptx", &ptx);
+    let run = gsan.run(&["check", "k.ptx"]);
+    assert_eq!(run.code, 2);
+    insta::assert_snapshot!(run.stderr, @r"
+    error: kernel `counter`: 0 arguments are given, it has 2 parameters
+     |
+     = help: it takes `word` (8 bytes), `scratch` (a pointer); only what is marked as a pointer may be left out, at the end
+     = note: say what is launched with options, as `gsan check --help` shows, or in `k.toml`
+    ");
+}
+
+#[test]
+fn an_access_out_of_bounds_names_the_buffer_before_it() {
+    let gsan = Gsan::new()
+        .file("k.ptx", &counter(true).replace("[%rd1], 1", "[%rd1+40], 1"))
+        .file("k.toml", LAUNCH);
+    let run = gsan.run(&["check", "k.ptx"]);
+    assert_eq!(run.code, 66, "{}", run.stderr);
+    let said = "note: it begins 36 bytes beyond the end of `word`";
+    assert!(run.stdout.contains(said), "{}", run.stdout);
+}
+
+#[test]
+fn threads_that_run_out_of_budget_wait_for_a_turn() {
+    let gsan = Gsan::new()
+        .file("k.ptx", &counter(true))
+        .file("k.toml", LAUNCH);
+    let run = gsan.run(&["check", "k.ptx", "--budget", "1"]);
+    assert_eq!(run.code, 66, "{}", run.stderr);
+    assert!(run.stdout.contains("for a turn to go on"), "{}", run.stdout);
 }
 
 #[test]

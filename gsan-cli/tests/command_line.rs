@@ -365,6 +365,13 @@ fn what_needs_no_configuration_works_beside_a_broken_one() {
 }
 
 #[test]
+fn the_page_of_a_subcommand_names_the_program_and_its_version() {
+    let head = format!(".TH gsan-check 1  \"gsan {}\"", env!("CARGO_PKG_VERSION"));
+    let page = Gsan::new().run(&["man", "check"]).succeeds().stdout;
+    assert!(page.lines().any(|line| line.starts_with(&head)), "{page}");
+}
+
+#[test]
 fn the_effective_configuration_names_every_origin() {
     let gsan = Gsan::new()
         .file("gsan.toml", "[report]\nlimit = 5\n")
@@ -377,7 +384,8 @@ fn the_effective_configuration_names_every_origin() {
 #[test]
 fn the_template_is_written_once_and_has_the_defaults() {
     let gsan = Gsan::new();
-    gsan.run(&["config", "--init"]).succeeds();
+    let first = gsan.run(&["config", "--init"]).succeeds();
+    assert_eq!(first.stderr, "note: wrote `gsan.toml`\n");
     let written = gsan.read("gsan.toml");
     let shown = gsan.run(&["config"]).succeeds().stdout;
     // Suppressions are the one key that the template has only in comments.

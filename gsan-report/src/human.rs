@@ -290,6 +290,24 @@ fn summary(report: &Report, look: &Look) -> String {
         ));
     }
     drawing.note("memory", memory);
+    if summary.not_kept > 0 {
+        drawing.note(
+            "limit",
+            format!(
+                "{} seen after `report.limit` was reached",
+                words::count(summary.not_kept, "more finding")
+            ),
+        );
+    }
+    if !summary.seeds.is_empty() {
+        drawing.note("seed", words::some_of(&summary.seeds));
+    }
+    drawing.render(Level::INFO.with_name("gsan"), None, &verdict(report))
+}
+
+/// What a report comes to, in a few words: `2 races, 1 fault`.
+pub fn verdict(report: &Report) -> String {
+    let summary = &report.summary;
     let found = [
         (report.races.len(), "race"),
         (report.faults.len(), "fault"),
@@ -313,17 +331,5 @@ fn summary(report: &Report, look: &Look) -> String {
         let number = report.unchecked.len() as u64;
         parts.push(format!("{} not checked", words::count(number, "input")));
     }
-    if summary.not_kept > 0 {
-        drawing.note(
-            "limit",
-            format!(
-                "{} seen after `report.limit` was reached",
-                words::count(summary.not_kept, "more finding")
-            ),
-        );
-    }
-    if !summary.seeds.is_empty() {
-        drawing.note("seed", words::some_of(&summary.seeds));
-    }
-    drawing.render(Level::INFO.with_name("gsan"), None, &parts.join(", "))
+    parts.join(", ")
 }

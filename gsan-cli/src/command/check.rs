@@ -214,7 +214,14 @@ pub(crate) fn run(arguments: &Arguments, shared: &Shared) -> Result<ExitCode, Fa
         };
         match file {
             None => output::bytes(converted.as_bytes())?,
-            Some(file) => output::to_file(file, converted)?,
+            Some(file) => {
+                output::to_file(file, converted)?;
+                let shown = file.display();
+                output::note(
+                    shared,
+                    &format!("wrote `{shown}`: {}", human::verdict(&report)),
+                );
+            }
         }
     }
     Ok(if report.has_findings(config.strict) {
@@ -282,10 +289,15 @@ impl Arguments {
         let prepared = prepare(source, &spec, &base).map_err(|error| {
             let failure = failure(error);
             let beside = file.with_extension("toml");
-            if failure.is_usage() && self.launches(file).is_none() && beside.is_file() {
+            let shown = beside.display();
+            if !failure.is_usage() || self.launches(file).is_some() {
+                failure
+            } else if beside.is_file() {
+                failure.note("note", format!("options replace all of `{shown}`"))
+            } else if !self.says_what_to_launch() {
                 failure.note(
                     "note",
-                    format!("options replace all of `{}`", beside.display()),
+                    format!("say what is launched with options, as `gsan check --help` shows, or in `{shown}`"),
                 )
             } else {
                 failure

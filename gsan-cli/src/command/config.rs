@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &Arguments, shared: &Shared) -> Result<ExitCode, Fa
                         .help("remove it first, or name another file: `gsan config --init FILE`"),
                     _ => Failure::unwritable(&shown.to_string(), &error),
                 })?;
-            tracing::info!("wrote {shown}");
+            output::note(shared, &format!("wrote `{shown}`"));
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -40,7 +40,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         },
     };
     let mut page = Vec::new();
+    // The pages of subcommands belong to the same program, and have no version of their own.
     Man::new(command)
+        .source(concat!("gsan ", env!("CARGO_PKG_VERSION")))
         .render(&mut page)
         .map_err(|error| Failure::other(format!("the man page could not be made: {error}")))?;
     output::bytes(&page)?;

@@ -31,6 +31,7 @@ pub(super) fn fault(
             who: Some(prepared.names.who(Who::Thread(fault.thread))),
             place: prepared.names.place(fault.site).cloned(),
             range: range(&fault, prepared),
+            notes: beyond(&fault.kind, prepared).into_iter().collect(),
             ..empty(kind(&fault.kind), fault.kind.to_string())
         },
         Finding::Deadlock(threads) => model::Fault {
@@ -78,6 +79,26 @@ fn kind(kind: &fault::FaultKind) -> FaultKind {
         | Found::MbarrierSpace { .. }
         | Found::Format(_) => FaultKind::InvalidOperand,
     }
+}
+
+/// Which allocation an access out of bounds lies behind, and how far.
+fn beyond(kind: &fault::FaultKind, prepared: &Prepared) -> Option<String> {
+    let fault::FaultKind::OutOfBounds {
+        space: MemorySpace::Generic | MemorySpace::Global,
+        address,
+        nearest: Some((start, bytes)),
+        ..
+    } = *kind
+    else {
+        return None;
+    };
+    let name = prepared.names.allocation(start)?.name?;
+    Some(match address.checked_sub(start + bytes) {
+        None => format!("it reaches beyond the end of `{name}`"),
+        Some(0) => format!("it begins at the end of `{name}`"),
+        Some(1) => format!("it begins 1 byte beyond the end of `{name}`"),
+        Some(distance) => format!("it begins {distance} bytes beyond the end of `{name}`"),
+    })
 }
 
 /// The bytes that a fault is about, where they are in memory that reports know.
@@ -176,6 +197,6 @@ fn what(wait: Wait, prepared: &Prepared) -> String {
             }) => format!("a change of byte {offset} of `{name}`"),
             _ => format!("a change of global memory at {address:#x}"),
         },
-        Wait::Running => "nothing: it was running".to_owned(),
+        Wait::Running => "a turn to go on".to_owned(),
     }
 }

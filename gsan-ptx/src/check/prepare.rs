@@ -16,7 +16,7 @@ use crate::exec::memory::Image;
 use crate::exec::{Limits, Setup};
 use crate::lower::{entries, lower};
 use crate::program::Program;
-use crate::program::symbols::{Function, FunctionId, Place};
+use crate::program::symbols::{Function, FunctionId, Param, Place};
 use crate::syntax::ast::{self, Module};
 use crate::syntax::parse;
 
@@ -274,27 +274,26 @@ impl Prepared {
         let given = launch.arguments.len();
         let takes = function.params.len();
         if given > takes {
-            let plural = if takes == 1 { "" } else { "s" };
-            return Err(Problem::new(format!(
-                "{given} arguments are given, it has {takes} parameter{plural}"
-            )));
+            return Err(
+                Problem::new(wrong_number(given, takes)).help_if(signature(&function.params))
+            );
         }
         let mut bytes = vec![0; function.param_bytes as usize];
         for (index, param) in function.params.iter().enumerate() {
             let Some(argument) = launch.arguments.get(index) else {
                 if !param.pointer {
-                    return Err(Problem::new(format!(
-                        "{given} arguments are given, it has {takes} parameters"
-                    ))
-                    .help(format!(
-                        "only pointers at the end may be left out; `{}` is not marked as one",
-                        param.name
-                    )));
+                    let problem = Problem::new(wrong_number(given, takes));
+                    let all_but = "; only what is marked as a pointer may be left out, at the end";
+                    return Err(
+                        problem.help_if(signature(&function.params).map(|takes| takes + all_but))
+                    );
                 }
-                self.notes.push(format!(
-                    "pointer `{}` of kernel `{}` is not given and is null",
-                    param.name, function.name
-                ));
+                if param.used {
+                    self.notes.push(format!(
+                        "pointer `{}` of kernel `{}` is not given and is null",
+                        param.name, function.name
+                    ));
+                }
                 continue;
             };
             let (value, what) = match argument {
@@ -321,6 +320,36 @@ impl Prepared {
         }
         Ok(bytes)
     }
+}
+
+fn wrong_number(given: usize, takes: usize) -> String {
+    let given = match given {
+        1 => "1 argument is given".to_owned(),
+        _ => format!("{given} arguments are given"),
+    };
+    let plural = if takes == 1 { "" } else { "s" };
+    format!("{given}, it has {takes} parameter{plural}")
+}
+
+/// What a kernel takes, for someone who writes its arguments.
+fn signature(params: &[Param]) -> Option<String> {
+    /// More would hide the problem.
+    const MOST: usize = 16;
+    if params.is_empty() {
+        return None;
+    }
+    let mut shown: Vec<String> = params
+        .iter()
+        .take(MOST)
+        .map(|param| match param.pointer {
+            true => format!("`{}` (a pointer)", param.name),
+            false => format!("`{}` ({} bytes)", param.name, param.bytes),
+        })
+        .collect();
+    if params.len() > MOST {
+        shown.push(format!("{} more", params.len() - MOST));
+    }
+    Some(format!("it takes {}", shown.join(", ")))
 }
 
 /// Where a source file lies now. Compilers note paths of their own machine, or relative ones: a

@@ -154,6 +154,7 @@ impl Asm {
                 offset: 0,
                 bytes: 8,
                 pointer: true,
+                used: true,
             }],
             param_bytes: 8,
             ..Function::default()

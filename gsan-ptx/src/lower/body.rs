@@ -1,6 +1,6 @@
 //! Functions: their frames, and the statements of their bodies.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::scope::{self, Label, Meaning, Register, Scope, Variable};
 use super::{Lowerer, Result, decode};
@@ -140,6 +140,8 @@ pub(super) struct Body<'l, 'a> {
     labels: Vec<Option<u32>>,
     sink: Option<Reg>,
     dynamic_shared: bool,
+    /// Offsets of the parameters that an instruction names.
+    used_parameters: HashSet<u32>,
 }
 
 /// Decodes a function.
@@ -159,6 +161,7 @@ pub(super) fn function<'a>(lowerer: &mut Lowerer<'a>, function: &'a Function) ->
         labels: Vec::new(),
         sink: None,
         dynamic_shared: false,
+        used_parameters: HashSet::new(),
     };
     body.scope.open();
     let mut decoded = Decoded {
@@ -184,6 +187,9 @@ pub(super) fn function<'a>(lowerer: &mut Lowerer<'a>, function: &'a Function) ->
     decoded.registers = body.next_register;
     decoded.local_bytes = body.local_bytes as u32;
     decoded.dynamic_shared = body.dynamic_shared;
+    for param in &mut decoded.params {
+        param.used = body.used_parameters.contains(&param.offset);
+    }
     for directive in &function.directives {
         body.directive(directive, &mut decoded)?;
     }
@@ -255,6 +261,7 @@ impl<'a> Body<'_, 'a> {
                 offset,
                 bytes,
                 pointer: parameter.pointer.is_some(),
+                used: false,
             });
         }
         decoded.param_bytes = end as u32;
@@ -351,6 +358,9 @@ impl<'a> Body<'_, 'a> {
     /// Takes note that the function uses `variable`.
     pub(super) fn touch(&mut self, variable: &Variable) {
         self.dynamic_shared |= variable.space == SymbolSpace::Shared && variable.bytes == 0;
+        if variable.space == SymbolSpace::Param {
+            self.used_parameters.insert(variable.offset);
+        }
     }
 
     fn statements(&mut self, statements: &'a [Statement]) -> Result<()> {

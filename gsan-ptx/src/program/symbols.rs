@@ -45,6 +45,8 @@ pub struct Param {
     pub bytes: u32,
     /// Marked `.ptr`, or otherwise known to hold an address.
     pub pointer: bool,
+    /// Whether an instruction of the kernel names it.
+    pub used: bool,
 }
 
 /// The initial contents of a module's `.global` and `.const` variables.

@@ -18,7 +18,9 @@ const KERNEL: &str = "\
 .visible .entry k(.param .u64 a, .param .u32 n, .param .align 4 .b8 s[12], .param .u64 .ptr t)
 {
   .reg .b32 %r<2>;
+  .reg .b64 %t;
   mov.u32 %r1, dynamic;
+  ld.param.b64 %t, [t];
   ret;
 }
 ";

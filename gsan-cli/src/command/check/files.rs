@@ -53,6 +53,9 @@ fn search(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
     Ok(())
 }
 
+const TAKE_PTX: &str = "take the PTX: nvcc --ptx -lineinfo, clang --cuda-device-only -S, or \
+     kernel.asm[\"ptx\"] in Triton";
+
 /// The largest file that is read, in bytes.
 const MAX_BYTES: u64 = 256 << 20;
 
@@ -62,9 +65,14 @@ pub(super) fn read(path: &Path) -> Result<String, Failure> {
     let bytes = bounded::read(path, MAX_BYTES)
         .map_err(|error| Failure::unreadable(&name.to_string(), &error))?;
     if bytes.starts_with(b"\x7fELF") {
-        return Err(Failure::other(format!("{name} is machine code, not text"))
-            .help("take the PTX: nvcc --ptx, clang -S, or kernel.asm[\"ptx\"] in Triton"));
+        return Err(Failure::other(format!("{name} is machine code, not text")).help(TAKE_PTX));
     }
     // Comments and paths may be in any encoding; everything else is ASCII.
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    let source = matches!(extension, Some("cu" | "cuh" | "cpp" | "cc" | "c" | "py"));
+    if source && !text.contains(".version") {
+        return Err(Failure::usage(format!("{name} is source, not PTX")).help(TAKE_PTX));
+    }
+    Ok(text)
 }
