@@ -70,10 +70,15 @@ pub(crate) fn check_file<'a>(
     }
 }
 
+/// Text of strangers, such as the name of a file, without what a terminal would obey.
+pub(crate) fn printable(text: &str) -> String {
+    text.replace(char::is_control, "\u{fffd}")
+}
+
 /// Says something that is worth knowing and no error, unless `-q` was given.
 pub(crate) fn note(shared: &Shared, text: &str) {
     if !shared.quiet {
-        complain(&format!("note: {text}"));
+        complain(&format!("note: {}", printable(text)));
     }
 }
 

@@ -327,13 +327,27 @@ fn every_form_says_what_was_not_checked() {
 #[test]
 fn a_report_never_overwrites_an_input() {
     let config = "[report]\nformats = [\"human\", \"json\"]\npath = \"k.toml\"\n";
+    let filled = LAUNCH.replacen("elements", "init = \"file:init.bin\"\nelements", 1);
     let gsan = Gsan::new()
         .file("k.ptx", &counter(true))
         .file("k.toml", LAUNCH)
         .file("other.toml", LAUNCH)
         .file("conf.toml", config)
-        .file("gsan.toml", "");
-    let before = ["k.ptx", "k.toml", "other.toml", "conf.toml", "gsan.toml"].map(|f| gsan.read(f));
+        .file("gsan.toml", "")
+        .file("init.bin", "\u{1}\u{2}\u{3}\u{4}")
+        .file("filled.ptx", &counter(true))
+        .file("filled.toml", &filled);
+    let inputs = [
+        "k.ptx",
+        "k.toml",
+        "other.toml",
+        "conf.toml",
+        "gsan.toml",
+        "init.bin",
+        "filled.ptx",
+        "filled.toml",
+    ];
+    let before = inputs.map(|f| gsan.read(f));
     for words in [
         &["k.ptx", "-o", "k.ptx"][..],
         &["k.ptx", "-o", "./k.ptx", "--format", "json"],
@@ -343,6 +357,16 @@ fn a_report_never_overwrites_an_input() {
         &["k.ptx", "--config", "conf.toml", "-o", "conf.toml"],
         &["k.ptx", "--args", "other.toml", "-o", "other.toml"],
         &[".", "-o", "k.ptx"],
+        &["filled.ptx", "-o", "init.bin"],
+        &["k.ptx", "--args", "filled.toml", "-o", "init.bin"],
+        &[
+            "k.ptx",
+            "--arg",
+            "buf:64:u8=file:init.bin",
+            "-o",
+            "init.bin",
+        ],
+        &[".", "-o", "init.bin"],
         &["k.ptx", "-o", "no/such/directory"],
         &["k.ptx", "-o", "."],
     ] {
@@ -350,7 +374,7 @@ fn a_report_never_overwrites_an_input() {
         assert_eq!(run.code, 2, "{words:?}: {}{}", run.stdout, run.stderr);
         assert!(run.stderr.contains("writ"), "{words:?}: {}", run.stderr);
     }
-    let after = ["k.ptx", "k.toml", "other.toml", "conf.toml", "gsan.toml"].map(|f| gsan.read(f));
+    let after = inputs.map(|f| gsan.read(f));
     assert_eq!(after, before);
 }
 

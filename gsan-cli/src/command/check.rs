@@ -159,7 +159,8 @@ pub(crate) fn run(arguments: &Arguments, shared: &Shared) -> Result<ExitCode, Fa
     for output in destinations.iter().filter_map(|to| to.file.as_deref()) {
         let launches = files.iter().filter_map(|file| arguments.launches(file));
         let launches: Vec<PathBuf> = launches.collect();
-        let inputs = files.iter().chain(&launches).chain(&loaded.file);
+        let contents: Vec<PathBuf> = files.iter().flat_map(|f| arguments.contents(f)).collect();
+        let inputs = (files.iter().chain(&launches).chain(&contents)).chain(&loaded.file);
         output::check_file(output, inputs.map(PathBuf::as_path))?;
     }
     let human_file = destinations
@@ -323,11 +324,12 @@ impl Arguments {
             },
         };
         let shows_progress = std::io::stderr().is_terminal() && !shared.quiet;
+        let shown = output::printable(&name);
         let progress = |done: u64| {
             if shows_progress {
                 let _ = write!(
                     std::io::stderr(),
-                    "\r{name}: schedule {done} of {}\x1b[K",
+                    "\r{shown}: schedule {done} of {}\x1b[K",
                     plan.schedules
                 );
             }
@@ -346,6 +348,16 @@ impl Arguments {
             return self.args.clone();
         }
         Some(file.with_extension("toml")).filter(|beside| beside.is_file())
+    }
+
+    /// The files that fill the buffers of `file`. None if it will be refused.
+    fn contents(&self, file: &Path) -> Vec<PathBuf> {
+        let Ok((spec, base)) = self.spec(file) else {
+            return Vec::new();
+        };
+        let buffers = spec.buffers.iter();
+        let files = buffers.filter_map(|buffer| buffer.contents.init.file());
+        files.map(|file| base.join(file)).collect()
     }
 
     /// What is launched, and the directory that its files are relative to.

@@ -185,6 +185,14 @@ pub enum Init {
 }
 
 impl Init {
+    /// The file that is read, if one is.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Init::File(path) => Some(path),
+            _ => None,
+        }
+    }
+
     /// `0`, `rand`, `rand:LO:HI`, `iota`, a number, `file:PATH`.
     pub fn parse(text: &str) -> Init {
         match text {
