@@ -84,13 +84,18 @@ pub fn explore(
                 seed: plan.seed.wrapping_add(index),
             };
             let outcome = setup.run(schedule, &mut detector);
+            let shows_something = shows_something(&outcome, prepared, &builder);
             let run = Run {
-                shows_something: shows_something(&outcome, prepared, &builder),
+                shows_something,
                 races: outcome.races,
                 finding: outcome.finding,
                 accesses: outcome.accesses,
                 losses: detector.losses(),
-                printed: outcome.printed,
+                // What others printed is not shown.
+                printed: match index == 0 || shows_something && !plan.all {
+                    true => outcome.printed,
+                    false => String::new(),
+                },
             };
             if run.shows_something && !plan.all {
                 // Earlier ones still run: which one is reported does not depend on who is faster.

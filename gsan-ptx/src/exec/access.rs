@@ -200,7 +200,7 @@ impl<D: Detector> Runner<'_, '_, '_, D> {
                 self.shared.read(target.address, into);
             }
             MemorySpace::Local => {
-                into.copy_from_slice(&self.thread.local[start..start + into.len()]);
+                self.thread.local.read(start, into);
             }
             MemorySpace::Param => {
                 into.copy_from_slice(&self.info.launch.params[start..start + into.len()]);
@@ -215,7 +215,7 @@ impl<D: Detector> Runner<'_, '_, '_, D> {
         let start = target.address as usize;
         match target.space {
             MemorySpace::Local => {
-                self.thread.local[start..start + bytes.len()].copy_from_slice(bytes);
+                self.thread.local.write(start, bytes);
                 self.thread
                     .spin
                     .read(target.address, digest(bytes), Polled::Global);

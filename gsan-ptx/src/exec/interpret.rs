@@ -7,7 +7,7 @@ use crate::exec::fault::FaultKind;
 use crate::exec::launch::Launch;
 use crate::exec::mbarrier::pending_count;
 use crate::exec::memory::{Memory, from_generic, function_address, to_generic};
-use crate::exec::printf;
+use crate::exec::printf::{self, Printed};
 use crate::exec::shared::Shared;
 use crate::exec::thread::{Frame, Round, ThreadState};
 use crate::exec::watch::Watch;
@@ -29,7 +29,7 @@ pub(super) struct Env<'a, 'd, D> {
     pub(super) instructions: u64,
     /// Counts changes of global and shared memory.
     pub(super) generation: u64,
-    pub(super) printed: String,
+    pub(super) printed: Printed,
     /// The number of the next asynchronous copy.
     pub(super) next_copy: u64,
     /// The first read of shared memory that nobody had written.
@@ -552,9 +552,7 @@ impl<'r, 'a, 'd, D: Detector> Runner<'r, 'a, 'd, D> {
         thread
             .registers
             .resize(registers + function.registers as usize, 0);
-        thread
-            .local
-            .resize(local + function.local_bytes as usize, 0);
+        thread.local.resize(local + function.local_bytes as usize);
         for transfer in &call.arguments {
             self.transfer(*transfer, (registers, local));
         }
@@ -579,9 +577,9 @@ impl<'r, 'a, 'd, D: Detector> Runner<'r, 'a, 'd, D> {
             (Storage::Local(from), Storage::Local(to)) => {
                 let from = self.thread.local_base + from as usize;
                 let to = local + to as usize;
-                if from + bytes <= self.thread.local.len() && to + bytes <= self.thread.local.len()
-                {
-                    self.thread.local.copy_within(from..from + bytes, to);
+                let memory = &mut self.thread.local;
+                if memory.contains(from, bytes) && memory.contains(to, bytes) {
+                    memory.copy(from, to, bytes);
                 }
             }
             (from, to) => {
@@ -597,8 +595,8 @@ impl<'r, 'a, 'd, D: Detector> Runner<'r, 'a, 'd, D> {
             Storage::Local(offset) => {
                 let start = local + offset as usize;
                 let bytes = bytes.min(8);
-                if let Some(slot) = self.thread.local.get_mut(start..start + bytes) {
-                    slot.copy_from_slice(&word.to_le_bytes()[..bytes]);
+                if self.thread.local.contains(start, bytes) {
+                    self.thread.local.write(start, &word.to_le_bytes()[..bytes]);
                 }
             }
             Storage::Value(Operand::Reg(reg)) => {
@@ -616,8 +614,8 @@ impl<'r, 'a, 'd, D: Detector> Runner<'r, 'a, 'd, D> {
                 let start = self.thread.local_base + offset as usize;
                 let mut word = [0; 8];
                 let bytes = bytes.min(8);
-                if let Some(slot) = self.thread.local.get(start..start + bytes) {
-                    word[..bytes].copy_from_slice(slot);
+                if self.thread.local.contains(start, bytes) {
+                    self.thread.local.read(start, &mut word[..bytes]);
                 }
                 u64::from_le_bytes(word)
             }
@@ -634,7 +632,7 @@ impl<'r, 'a, 'd, D: Detector> Runner<'r, 'a, 'd, D> {
         }
         let thread = &mut *self.thread;
         thread.registers.truncate(thread.register_base);
-        thread.local.truncate(thread.local_base);
+        thread.local.resize(thread.local_base);
         thread.register_base = frame.registers;
         thread.local_base = frame.local;
         thread.pc = frame.pc;
@@ -651,11 +649,13 @@ impl<'r, 'a, 'd, D: Detector> Runner<'r, 'a, 'd, D> {
             Builtin::Vprintf => {
                 let format = self.string(argument(self, 0))?;
                 let values = argument(self, 1);
-                let mut printed = String::new();
+                let mut printed = Printed::default();
                 let conversions = printf::print(&format, &mut printed, &mut |request| {
                     self.printf_argument(values, request)
                 })?;
-                self.env.printed.push_str(&printed);
+                // A byte of text is at least an instruction's work, which the budget must end.
+                self.executed += printed.bytes();
+                self.env.printed.append(&printed);
                 let frame = (self.thread.register_base, self.thread.local_base);
                 for result in &call.results {
                     self.put(result.to, conversions, result.bytes as usize, frame);

@@ -7,6 +7,7 @@ use crate::exec::interpret::{CtaInfo, Env, Step, Stop, turn};
 use crate::exec::launch::Launch;
 use crate::exec::mbarrier::Mbarriers;
 use crate::exec::memory::Memory;
+use crate::exec::printf::Printed;
 use crate::exec::schedule::{Handle, Schedule, Scheduler, TurnEnd};
 use crate::exec::thread::{Polled, Spin, Status, site};
 use crate::exec::warp::{self, Blame};
@@ -66,7 +67,7 @@ impl<'a, 'd, D: Detector> Machine<'a, 'd, D> {
                 detector: Watch::new(detector),
                 instructions: 0,
                 generation: 1,
-                printed: String::new(),
+                printed: Printed::default(),
                 next_copy: 0,
                 uninitialised: None,
             },
@@ -95,7 +96,7 @@ impl<'a, 'd, D: Detector> Machine<'a, 'd, D> {
             accesses,
             instructions: self.env.instructions,
             memory: self.env.memory,
-            printed: self.env.printed,
+            printed: self.env.printed.finish(),
         }
     }
 

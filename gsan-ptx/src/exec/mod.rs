@@ -17,6 +17,7 @@ mod cta;
 pub mod fault;
 mod interpret;
 pub mod launch;
+mod local;
 mod machine;
 mod matrix;
 mod mbarrier;

@@ -32,13 +32,56 @@ struct Conversion {
     long: bool,
 }
 
+/// The most bytes that are kept of what one run prints: those of the buffer that CUDA has for it.
+const MOST: usize = 1 << 20;
+
+/// Text that was printed: its beginning, and how much followed.
+#[derive(Debug, Default)]
+pub(super) struct Printed {
+    text: String,
+    lost: u64,
+}
+
+impl Printed {
+    /// Adds what was printed next.
+    pub(super) fn push_str(&mut self, text: &str) {
+        let room = match self.lost {
+            0 => MOST - self.text.len(),
+            _ => 0,
+        };
+        let (kept, lost) = text.split_at(text.floor_char_boundary(room));
+        self.text.push_str(kept);
+        self.lost += lost.len() as u64;
+    }
+
+    /// Adds all that was printed next.
+    pub(super) fn append(&mut self, next: &Printed) {
+        self.push_str(&next.text);
+        self.lost += next.lost;
+    }
+
+    /// How many bytes were printed.
+    pub(super) fn bytes(&self) -> u64 {
+        self.text.len() as u64 + self.lost
+    }
+
+    /// The text; says so at its end if that is not all.
+    pub(super) fn finish(mut self) -> String {
+        if self.lost > 0 {
+            let line = format!("\n[{} more bytes were printed]\n", self.lost);
+            self.text.push_str(&line);
+        }
+        self.text
+    }
+}
+
 /// The widest field and the most digits that are printed.
 const WIDEST: usize = 1024;
 
 /// Appends the formatted text to `out`; returns the number of values.
 pub(super) fn print(
     format: &str,
-    out: &mut String,
+    out: &mut Printed,
     ask: &mut dyn FnMut(Request) -> Result<Answer, Stop>,
 ) -> Result<u64, Stop> {
     let mut values = Values {
@@ -49,7 +92,7 @@ pub(super) fn print(
     let mut chars = format.chars().peekable();
     while let Some(c) = chars.next() {
         if c != '%' {
-            out.push(c);
+            out.push_str(c.encode_utf8(&mut [0; 4]));
             continue;
         }
         let mut spec = Conversion::default();
@@ -238,12 +281,12 @@ impl Conversion {
         }
     }
 
-    fn pad(&self, text: &str, out: &mut String) {
+    fn pad(&self, text: &str, out: &mut Printed) {
         let padding = self.width.saturating_sub(text.chars().count());
         if self.left {
             out.push_str(text);
         }
-        out.extend(std::iter::repeat_n(' ', padding));
+        out.push_str(&" ".repeat(padding));
         if !self.left {
             out.push_str(text);
         }
@@ -286,12 +329,31 @@ fn hexadecimal(magnitude: f64) -> String {
 mod tests {
     use super::*;
 
+    #[test]
+    fn what_is_kept_of_endless_output_is_bounded_and_the_rest_is_counted() {
+        let mut printed = Printed::default();
+        printed.push_str(&"a".repeat(MOST - 1));
+        // Two bytes, of which one would fit.
+        printed.push_str("é");
+        printed.push_str("b");
+        let mut call = Printed::default();
+        call.push_str(&"c".repeat(MOST + 5));
+        printed.append(&call);
+        assert_eq!(printed.bytes(), 2 * MOST as u64 + 7);
+        let text = printed.finish();
+        assert_eq!(
+            text.trim_start_matches('a'),
+            format!("\n[{} more bytes were printed]\n", MOST + 8)
+        );
+        assert_eq!(text.len() - text.trim_start_matches('a').len(), MOST - 1);
+    }
+
     fn printed(format: &str, words: &[u64]) -> String {
         let mut bytes = Vec::new();
         for word in words {
             bytes.extend(word.to_le_bytes());
         }
-        let mut out = String::new();
+        let mut out = Printed::default();
         let result = print(format, &mut out, &mut |request| match request {
             Request::Word { offset, bytes: n } => {
                 let mut word = [0; 8];
@@ -301,7 +363,7 @@ mod tests {
             }
             Request::String(_) => Ok(Answer::Text("text".to_owned())),
         });
-        result.map_or_else(|_| "fault".to_owned(), |_| out)
+        result.map_or_else(|_| "fault".to_owned(), |_| out.finish())
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! One GPU thread: registers, call frames, local memory, and what it waits for.
 
+use crate::exec::local::Local;
 use crate::program::ir::MemorySpace;
 use gsan_core::ids::{AsyncId, SiteId, Thread};
 use std::collections::VecDeque;
@@ -45,7 +46,7 @@ pub(super) struct ThreadState {
     /// Where the running frame's begin.
     pub(super) register_base: usize,
     /// The local memory of all frames.
-    pub(super) local: Vec<u8>,
+    pub(super) local: Local,
     /// Where the running frame's begins.
     pub(super) local_base: usize,
     pub(super) frames: Vec<Frame>,
@@ -208,7 +209,7 @@ impl ThreadState {
             status: Status::Ready,
             registers: vec![0; registers as usize],
             register_base: 0,
-            local: vec![0; local as usize],
+            local: Local::new(local as usize),
             local_base: 0,
             frames: Vec::new(),
             carry: false,

@@ -180,6 +180,28 @@ fn what_a_kernel_prints_comes_back() {
     assert_eq!(explored.printed, "hihi");
 }
 
+#[test]
+fn endless_output_uses_the_budget_up_and_is_kept_up_to_the_size_of_a_printf_buffer() {
+    let long = format!(".global .b8 long[60001] = {{{}0}};", "97, ".repeat(60_000));
+    let print = "{ .param .b64 f; .param .b64 a; .param .b32 r; .reg .b64 x; mov.u64 x, long;\n\
+                 st.param.b64 [f], x; st.param.b64 [a], 0; call (r), vprintf, (f, a); }";
+    let explored = run(
+        &kernel_with(&long, &format!("L: add.u32 %r3, %r3, 1;\n{print}\nbra L;")),
+        Plan {
+            schedules: 1,
+            limits: Limits {
+                instructions: 2_000_000,
+                ..PLAN.limits
+            },
+            ..PLAN
+        },
+    );
+    assert_eq!(explored.report.faults[0].kind, FaultKind::Budget);
+    let rest = explored.printed.trim_start_matches('a');
+    assert_eq!(explored.printed.len() - rest.len(), 1 << 20);
+    assert!(rest.ends_with(" more bytes were printed]\n"), "{rest}");
+}
+
 /// The kernel with an mbarrier `[bar]` beside it.
 fn with_mbarrier(statements: &str) -> Prepared {
     kernel(&format!(
