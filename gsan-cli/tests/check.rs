@@ -187,6 +187,16 @@ fn a_report_that_goes_to_a_file_is_summed_up_on_standard_error_unless_quiet() {
 }
 
 #[test]
+fn verbose_says_what_is_launched() {
+    let gsan = Gsan::new()
+        .file("a.ptx", &counter(true))
+        .file("a.toml", LAUNCH);
+    let run = gsan.run(&["check", "-v", "a.ptx"]).succeeds();
+    let said = "a.ptx: `counter`, grid [2, 1, 1], block [1, 1, 1]";
+    assert!(run.stderr.contains(said), "{}", run.stderr);
+}
+
+#[test]
 fn source_is_not_taken_for_ptx() {
     let gsan = Gsan::new()
         .file("k.cu", "__global__ void k() {}\n")

@@ -310,6 +310,15 @@ impl Arguments {
                 false => output::note(shared, note),
             }
         }
+        for launch in &prepared.launches {
+            tracing::info!(
+                "{name}: `{}`, grid {:?}, block {:?}, {} bytes of dynamic shared memory",
+                prepared.program.functions[launch.entry.0 as usize].name,
+                launch.grid,
+                launch.block,
+                launch.dynamic_shared
+            );
+        }
         sources.insert(name.clone(), text.clone());
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let plan = Plan {
