@@ -23,6 +23,7 @@ mod logging;
 mod output;
 mod shell;
 
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -30,7 +31,10 @@ use clap::Parser;
 use crate::arguments::Arguments;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(message) => return explain(&message),
+    };
     arguments.shared.color.write_global();
     logging::start(&arguments.shared);
     match arguments.command.run(&arguments.shared) {
@@ -39,5 +43,16 @@ fn main() -> ExitCode {
             output::complain(&failure.render());
             failure.exit_code()
         }
+    }
+}
+
+/// Prints the help or the version that was asked for, or what is wrong with the command line.
+fn explain(message: &clap::Error) -> ExitCode {
+    match message.print() {
+        Err(error) if !message.use_stderr() && error.kind() != ErrorKind::BrokenPipe => {
+            output::complain(&output::unwritable(&error).render());
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::from(message.exit_code() as u8),
     }
 }

@@ -19,10 +19,13 @@ pub(crate) fn bytes(bytes: &[u8]) -> Result<(), Failure> {
         Ok(()) => Ok(()),
         // The reader has seen enough (`gsan report … | head`).
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        Err(error) => Err(Failure::other(format!(
-            "standard output cannot be written: {error}"
-        ))),
+        Err(error) => Err(unwritable(&error)),
     }
+}
+
+/// Standard output could not be written.
+pub(crate) fn unwritable(error: &std::io::Error) -> Failure {
+    Failure::other(format!("standard output cannot be written: {error}"))
 }
 
 /// Writes a result to a file.

@@ -263,6 +263,27 @@ fn fail_decides_the_exit_code_by_the_findings() {
 }
 
 #[test]
+fn nothing_that_was_asked_for_is_lost_in_silence() {
+    let gsan = Gsan::new();
+    for line in [
+        "gsan --help",
+        "gsan --version",
+        "gsan help check",
+        "gsan check --help",
+        "gsan config",
+        "gsan completions bash",
+        "gsan man",
+    ] {
+        let full = gsan.shell(&format!("{line} >/dev/full"));
+        assert_eq!(full.code, 1, "{line}: {}", full.stderr);
+        assert!(full.stderr.contains("cannot be written"), "{line}");
+        let closed = gsan.shell(&format!("set -o pipefail; {line} | true"));
+        assert_eq!(closed.code, 0, "{line}: {}", closed.stderr);
+        assert_eq!(closed.stderr, "", "{line}");
+    }
+}
+
+#[test]
 fn what_is_wrong_with_a_stored_report_is_shown() {
     let gsan = Gsan::new()
         .file("broken.json", "{\n  \"version\": 2,\n  \"tool\": 7\n}\n")
