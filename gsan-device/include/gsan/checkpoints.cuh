@@ -84,6 +84,30 @@ GSAN_DEVICE u32 checkpoint_epoch(Region region, u32 name, u32 thread) {
   return ptx::load_relaxed_system(checkpoints.row(checkpoint_index(name)) + thread);
 }
 
+// Copies the mirrored epochs of `bank` to `row`, as far as slots were taken. Often by one lane alone:
+// several epochs are under way at once. By a warp.
+GSAN_DEVICE void copy_epochs(Region region, Warp warp, u32 bank, u32* row) {
+  constexpr u32 kAtOnce = 8;
+  u32 mark = ptx::load_relaxed(high_water(region, bank));
+  u32 first = Topology{region.globals->constants}.id({bank, 0});
+  const u32* epochs = region.of_device(region.device_of(first)).epoch(first);
+  u32 lanes = warp.size();
+#pragma unroll 1
+  for (u32 slot = warp.rank(); slot < mark; slot += kAtOnce * lanes) {
+    u32 copied[kAtOnce];
+#pragma unroll
+    for (u32 i = 0; i < kAtOnce; ++i) {
+      u32 at = slot + i * lanes;
+      copied[i] = ptx::load_relaxed_system(epochs + (at < mark ? at : slot));
+    }
+#pragma unroll
+    for (u32 i = 0; i < kAtOnce; ++i) {
+      u32 at = slot + i * lanes;
+      if (at < mark) ptx::store_relaxed_system(row + first + at, copied[i]);
+    }
+  }
+}
+
 // Takes a checkpoint of this device, unless somebody is just doing so. Never waits. By a warp.
 GSAN_COLD u32 take_checkpoint(Region region, Warp warp) {
   Checkpoints checkpoints = {region};
@@ -100,10 +124,10 @@ GSAN_COLD u32 take_checkpoint(Region region, Warp warp) {
   if (warp.share(busy) != 0) return kNoCheckpoint;
   index = warp.share(index);
   u32* row = checkpoints.row(index);
-  for_each_place(region, warp.rank(), warp.size(), [&](Place, u32 thread) {
-    Region home = region.of_device(region.device_of(thread));
-    ptx::store_relaxed_system(row + thread, ptx::load_relaxed_system(home.epoch(thread)));
-  });
+  const gsan_constants& constants = region.globals->constants;
+  for (u32 bank = 0; bank < constants.banks * constants.devices; ++bank) {
+    copy_epochs(region, warp, bank, row);
+  }
   warp.meet();
   if (warp.leads()) {
     store_release(region, memory->positions + index, position + 1);
