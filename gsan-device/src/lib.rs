@@ -80,9 +80,25 @@ impl Variant {
     }
 }
 
+/// PTX of the kernel [`STEPS_NAME`], which does the host's own work in streams: its arguments are the
+/// address of `gsan_core::layout::Step`s and how many there are.
+pub const STEPS: &str = include_str!("../built/steps.ptx");
+
+/// The name of the kernel in [`STEPS`].
+pub const STEPS_NAME: &str = "gsan_steps";
+
+/// How many threads the kernel in [`STEPS`] is launched with, in one CTA.
+pub const STEPS_THREADS: u32 = 1024;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_kernel_of_steps_is_ptx_and_has_its_name() {
+        assert!(STEPS.contains(&format!(".entry {STEPS_NAME}(")));
+        assert!(STEPS.contains(".target sm_80"));
+    }
 
     #[test]
     fn every_library_is_bitcode_and_differs_from_the_others() {

@@ -7,8 +7,12 @@ use std::fmt;
 
 use gsan_vmm::backend::{Device, Result, Stream};
 
+#[cfg(feature = "cuda")]
+mod cuda;
 mod host;
 
+#[cfg(feature = "cuda")]
+pub use cuda::CudaKernels;
 pub use host::HostKernels;
 
 /// A step. Addresses are those of devices; those of rows lie in state regions.

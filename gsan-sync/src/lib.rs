@@ -25,7 +25,7 @@
 //!   streams that wait for it in the order of their numbers.
 //! - What cannot be kept for want of memory is taken for ordered, or runs unchecked.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod banks;
 mod blocks;
@@ -52,6 +52,8 @@ pub use error::Error;
 pub use graph::{NodeArguments, NodeId, Plan, PlanBuilder, Replay};
 pub use group::{Arrival, Group};
 pub use host::Edge;
+#[cfg(feature = "cuda")]
+pub use kernels::CudaKernels;
 pub use kernels::{HostKernels, Kernels, Step};
 pub use launch::{Launch, LaunchInfo};
 pub use launch_log::LaunchRecord;

@@ -44,6 +44,17 @@ impl Device {
                 );
             }
         }
+        let path = root().join("gsan-device/built/steps.ptx");
+        let steps = build_steps()?;
+        if !self.check {
+            std::fs::write(&path, steps)
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        } else if std::fs::read(&path).ok().as_ref() != Some(&steps) {
+            bail!(
+                "{} is not what the sources give: run `cargo xtask device`",
+                path.display()
+            );
+        }
         if self.triton {
             link_into_triton()?;
         }
@@ -87,6 +98,30 @@ fn build(variant: Variant) -> Result<Vec<u8>> {
     ]);
     let text = output("clang-19", arguments, &[])?;
     output("llvm-as-19", ["-", "-o", "-"], &without_flags(&text))
+}
+
+/// PTX of the kernel that does the host's own work in streams.
+fn build_steps() -> Result<Vec<u8>> {
+    let arguments = [
+        "-x",
+        "cuda",
+        "--cuda-device-only",
+        "--cuda-gpu-arch=sm_80",
+        "-nocudainc",
+        "-nocudalib",
+        "-std=c++17",
+        "-O2",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-Igsan-device/include",
+        "-Igsan-core/include",
+        "-S",
+        "gsan-device/device/steps.cu",
+        "-o",
+        "-",
+    ];
+    output("clang-19", arguments, &[])
 }
 
 /// The module without what would clash with the kernel's own: clang marks modules with

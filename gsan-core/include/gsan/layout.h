@@ -239,6 +239,24 @@
 /* Flag: a race ends the program. */
 #define GSAN_STATE_HALT_ON_RACE 2u
 
+/* Steps of the host in streams. */
+
+/* Merges count clock entries from source into target. */
+#define GSAN_STEP_MERGE 0u
+/* Copies count words of 64 bits. */
+#define GSAN_STEP_COPY 1u
+/* Zeroes count words of 32 bits. */
+#define GSAN_STEP_ZERO 2u
+/* Counts up from value in count words of 32 bits, stride bytes apart. */
+#define GSAN_STEP_COUNT 3u
+/* Stores value, a u32, after everything before: a system-scope release. */
+#define GSAN_STEP_ARRIVE 4u
+/* Waits for count ranks: at source there are pairs of u64, a rank and the address of its
+ * u32. Ranks that have not come to value after limit get a bit in the u32 at target,
+ * and the steps after this one are left out.
+ */
+#define GSAN_STEP_AWAIT 5u
+
 /* Limits that were met, by number. */
 
 #define GSAN_LOSS_NO_SLOT 0u
@@ -1007,5 +1025,40 @@ GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, sequential) == 512);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, site_head) == 640);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, accesses) == 768);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, losses) == 896);
+
+/* One step. In pinned memory. */
+struct gsan_step {
+    /* GSAN_STEP_*. */
+    GSAN_ALIGNED(64) uint32_t kind;
+    /* How many words or entries. */
+    uint32_t count;
+    /* What is written. */
+    uint64_t target;
+    /* What is read. */
+    uint64_t source;
+    /* A u32 that is 0 while the source is empty; 0: there is none. */
+    uint64_t source_filled;
+    /* A u32 that becomes 1 when an entry was merged; 0: there is none. */
+    uint64_t target_filled;
+    /* A number. */
+    uint32_t value;
+    /* Bytes from one word to the next. */
+    uint32_t stride;
+    /* A time limit in nanoseconds. */
+    uint64_t limit;
+    /* 0. */
+    uint64_t reserved;
+};
+GSAN_STATIC_ASSERT(sizeof(struct gsan_step) == 64);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_step, kind) == 0);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_step, count) == 4);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_step, target) == 8);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_step, source) == 16);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_step, source_filled) == 24);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_step, target_filled) == 32);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_step, value) == 40);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_step, stride) == 44);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_step, limit) == 48);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_step, reserved) == 56);
 
 #endif

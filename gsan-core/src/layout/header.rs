@@ -34,11 +34,12 @@ pub fn structures() -> Vec<Structure> {
         CounterLine::describe(),
         Offsets::describe(),
         GlobalState::describe(),
+        Step::describe(),
     ]
 }
 
 /// The tables of constants, each with what it is about.
-fn constants() -> [(&'static str, &'static [Constant]); 11] {
+fn constants() -> [(&'static str, &'static [Constant]); 12] {
     [
         ("Fields of a word of a cell.", record::bits::CONSTANTS),
         ("Scopes in a record.", record::scope::CONSTANTS),
@@ -60,6 +61,10 @@ fn constants() -> [(&'static str, &'static [Constant]); 11] {
         ("Meetings.", super::meeting_codes::CONSTANTS),
         ("Numbers in a race entry.", super::race_codes::CONSTANTS),
         ("The state region.", super::limits::CONSTANTS),
+        (
+            "Steps of the host in streams.",
+            super::step_codes::CONSTANTS,
+        ),
     ]
 }
 

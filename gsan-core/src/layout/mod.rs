@@ -25,6 +25,7 @@ mod launch;
 mod lent;
 mod race;
 mod state;
+mod step;
 
 pub use clock::{Checkpoints, ClockHeader, ClockShape, Publication, RowHeader, Segment, entry};
 pub use describe::{CType, Constant, Field, Structure};
@@ -40,3 +41,4 @@ pub use race::{KernelName, RaceEntry, RaceRing, RaceSide, Site, race_codes};
 pub use state::{
     Constants, CounterLine, GlobalState, Offsets, STATE_STRIDE, Shape, ShapeError, limits,
 };
+pub use step::{Step, step_codes};

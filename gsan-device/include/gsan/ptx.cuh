@@ -336,6 +336,12 @@ GSAN_DEVICE void meet(u32 lanes) { asm volatile("bar.warp.sync %0;" : : "r"(lane
 // Lets others run: between two looks at a word that another warp will change.
 GSAN_DEVICE void pause() { asm volatile("nanosleep.u32 64;"); }
 
+GSAN_DEVICE u64 nanoseconds() {
+  u64 value;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(value));
+  return value;
+}
+
 // The sum over `lanes`.
 GSAN_DEVICE u32 sum(u32 lanes, u32 value) {
   u32 total;

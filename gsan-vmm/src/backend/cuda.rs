@@ -3,6 +3,7 @@
 //! The driver's library is loaded at run time. [`CudaBackend::new`] says so when there is none.
 
 use std::collections::HashMap;
+use std::ffi::CStr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::intervals::Intervals;
@@ -10,7 +11,9 @@ use super::{
     Backend, BackendError, Device, DeviceInfo, Failure, FenceId, FreeMemory, HandleKind, MemoryId,
     Pinned, Queue, Result, SharedHandle, Stream,
 };
-use calls::{Context, Current, DeviceHandle, Driver, Event, OwnStream, Physical, UserStream};
+use calls::{
+    Context, Current, DeviceHandle, Driver, Event, Function, OwnStream, Physical, UserStream,
+};
 
 mod calls;
 mod probe;
@@ -29,6 +32,13 @@ pub struct CudaBackend {
     /// Made at the first use: a context costs hundreds of megabytes of its device.
     contexts: Vec<OnceLock<DeviceContext>>,
     tables: Mutex<Tables>,
+}
+
+/// A kernel that was loaded onto a device.
+#[derive(Debug)]
+pub struct CudaKernel {
+    device: Device,
+    function: Function,
 }
 
 #[derive(Debug)]
@@ -108,6 +118,51 @@ impl CudaBackend {
             granularity,
             tables: Mutex::default(),
         })
+    }
+
+    /// Loads the kernel `name` of `image` onto a device.
+    ///
+    /// # Errors
+    /// When the device does not exist, or the driver refuses the image.
+    ///
+    /// # Safety
+    /// `image` must be PTX that the driver can be trusted with.
+    pub unsafe fn load_kernel(
+        &self,
+        device: Device,
+        image: &CStr,
+        name: &CStr,
+    ) -> Result<CudaKernel> {
+        let context = &self.context(device)?.context;
+        let current = self.driver.enter(Some(context))?;
+        // SAFETY: the caller vouches for it.
+        let function = unsafe { self.driver.load_function(&current, image, name)? };
+        Ok(CudaKernel { device, function })
+    }
+
+    /// Gives one CTA of a kernel to a stream of its device.
+    ///
+    /// # Errors
+    /// When the stream is not one of this backend, or the device fails.
+    ///
+    /// # Safety
+    /// The kernel must have as many parameters as there are `arguments`, of at most 64 bits each, and
+    /// what it does with them must be sound.
+    pub unsafe fn launch_kernel(
+        &self,
+        kernel: &CudaKernel,
+        stream: Stream,
+        threads: u32,
+        arguments: &mut [u64],
+    ) -> Result<()> {
+        let stream = user_stream("cuLaunchKernel", stream)?;
+        let context = &self.context(kernel.device)?.context;
+        let current = self.driver.enter_stream(stream, context)?;
+        // SAFETY: the caller vouches for it.
+        unsafe {
+            self.driver
+                .launch(&current, stream, &kernel.function, threads, arguments)
+        }
     }
 
     fn tables(&self) -> MutexGuard<'_, Tables> {

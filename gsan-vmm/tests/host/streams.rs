@@ -152,12 +152,15 @@ fn shadow_is_cleared_for_all_live_allocations() {
 
 #[test]
 fn pinned_memory_is_zeroed_lines_at_their_address() {
-    let pinned = backend().pin(129).unwrap();
-    assert_eq!(pinned.bytes(), 256);
-    assert_eq!(pinned.address() % 128, 0);
+    let pinned = backend().pin(65_537).unwrap();
+    assert!(pinned.bytes() >= 65_537);
+    assert_eq!(pinned.address() % 4096, 0);
     pinned.word(17).store(5, Relaxed);
     assert_eq!(pinned.line(1)[1].load(Relaxed), 5);
     assert_eq!(pinned.line(0)[0].load(Relaxed), 0);
+    let last = pinned.bytes() as usize / 128 - 1;
+    pinned.line(last)[15].store(6, Relaxed);
+    assert_eq!(pinned.word(16 * last + 15).load(Relaxed), 6);
 }
 
 #[test]

@@ -39,6 +39,18 @@ pub(super) struct Context {
 #[derive(Debug)]
 pub(super) struct OwnStream(sys::CUstream);
 
+/// A function of code that was loaded into a context.
+#[derive(Debug)]
+pub(super) struct Function {
+    module: sys::CUmodule,
+    function: sys::CUfunction,
+}
+
+// SAFETY: the driver's functions may be called from any thread with any of its handles.
+unsafe impl Send for Function {}
+// SAFETY: as above.
+unsafe impl Sync for Function {}
+
 /// A range of the host's memory that devices may access, by its first address.
 #[derive(Debug)]
 pub(super) struct Registration(u64);
@@ -557,6 +569,68 @@ impl Driver {
         Ok((registration, address))
     }
 
+    /// Loads code and finds a function in it.
+    ///
+    /// # Safety
+    /// `image` must be PTX that the driver can be trusted with.
+    pub(super) unsafe fn load_function(
+        self,
+        _: &Current<'_>,
+        image: &CStr,
+        name: &CStr,
+    ) -> Result<Function> {
+        let mut module = ptr::null_mut();
+        // SAFETY: the pointer is valid, the text ends with a NUL, and the caller vouches for it.
+        check("cuModuleLoadData", unsafe {
+            sys::cuModuleLoadData(&raw mut module, image.as_ptr().cast())
+        })?;
+        let mut loaded = Function {
+            module,
+            function: ptr::null_mut(),
+        };
+        // SAFETY: the pointers are valid and the module is loaded.
+        check("cuModuleGetFunction", unsafe {
+            sys::cuModuleGetFunction(&raw mut loaded.function, module, name.as_ptr())
+        })?;
+        Ok(loaded)
+    }
+
+    /// Launches one CTA of `threads` threads.
+    ///
+    /// # Safety
+    /// The function must have as many parameters as there are arguments, of at most 64 bits, and may
+    /// do with them what it does.
+    pub(super) unsafe fn launch(
+        self,
+        _: &Current<'_>,
+        stream: UserStream,
+        function: &Function,
+        threads: u32,
+        arguments: &mut [u64],
+    ) -> Result<()> {
+        let mut pointers: Vec<*mut c_void> = arguments
+            .iter_mut()
+            .map(|argument| ptr::from_mut(argument).cast())
+            .collect();
+        // SAFETY: the function belongs to a loaded module, the pointers are valid until the call
+        // returns, and the caller vouches for what they point to.
+        check("cuLaunchKernel", unsafe {
+            sys::cuLaunchKernel(
+                function.function,
+                1,
+                1,
+                1,
+                threads,
+                1,
+                1,
+                0,
+                stream.raw(),
+                pointers.as_mut_ptr(),
+                ptr::null_mut(),
+            )
+        })
+    }
+
     pub(super) fn has_happened(self, event: &Event) -> Result<bool> {
         // SAFETY: the event is one of the driver's.
         match unsafe { sys::cuEventQuery(event.0) } {
@@ -608,6 +682,15 @@ impl Drop for OwnStream {
         // SAFETY: the stream is the driver's and is not used again.
         log("cuStreamDestroy", unsafe {
             sys::cuStreamDestroy_v2(self.0)
+        });
+    }
+}
+
+impl Drop for Function {
+    fn drop(&mut self) {
+        // SAFETY: the module is the driver's and is not used again.
+        log("cuModuleUnload", unsafe {
+            sys::cuModuleUnload(self.module)
         });
     }
 }
