@@ -365,9 +365,12 @@ fn after_launches(ctas: u32, program: &Program, schedule: &[u16]) -> Vec<Event> 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(
-        if std::env::var_os("GSAN_LONG").is_some() { 20_000 } else { 200 }
-    ))]
+    #![proptest_config(ProptestConfig {
+        cases: if std::env::var_os("GSAN_LONG").is_some() { 20_000 } else { 200 },
+        // More than half of the programs have waits.
+        max_global_rejects: 100_000,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn after_a_restart_it_is_as_new(case in cases(Shape::ALL)) {
