@@ -12,7 +12,7 @@
 //! # Rows
 //! A stream's launches alternate between pairs of rows: the completion of one is the frontier of the
 //! next, so launches that follow each other on a stream cost no copy. A pair that somebody else names
-//! (an event, another stream's frontier, the host) is *pinned*: a [`rows::Completion`], whose pair goes
+//! (an event, another stream's frontier, the host) is *pinned*: a `rows::Completion`, whose pair goes
 //! back to its stream when nobody names it any more. Other streams' rows of their own banks are named
 //! in a table by bank, and not copied. Only what cannot be named is joined, by steps that are put
 //! into the consuming stream right before its launch.
