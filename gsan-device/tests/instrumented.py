@@ -25,7 +25,9 @@ def main():
 
     def with_library(self, options):
         parsed = parse_options(self, options)
-        libraries = [(name, library if name == "gsan" else path) for name, path in parsed.extern_libs]
+        libraries = [
+            (name, library if name == "gsan" else path) for name, path in parsed.extern_libs
+        ]
         object.__setattr__(parsed, "extern_libs", tuple(libraries))
         object.__setattr__(parsed, "min_shared_mem", None)
         return parsed

@@ -76,7 +76,9 @@ def compile_with(library, source, architecture):
 
     def with_library(self, options):
         parsed = parse_options(self, options)
-        libraries = [(name, library if name == "gsan" else path) for name, path in parsed.extern_libs]
+        libraries = [
+            (name, library if name == "gsan" else path) for name, path in parsed.extern_libs
+        ]
         object.__setattr__(parsed, "extern_libs", tuple(libraries))
         object.__setattr__(parsed, "min_shared_mem", None)
         return parsed
@@ -114,7 +116,9 @@ def main():
             for name, source in sources():
                 kernel = compile_with(library, source, architecture)
                 said = ptxas_says(kernel, architecture)
-                print(f"{pathlib.Path(library).name}, sm_{architecture}, {name}: {said}", flush=True)
+                print(
+                    f"{pathlib.Path(library).name}, sm_{architecture}, {name}: {said}", flush=True
+                )
 
 
 main()

@@ -8,10 +8,11 @@ use crate::cargo::{cargo, cargo_with, root};
 use crate::device::Device;
 use crate::header::Header;
 use crate::loom::Loom;
+use crate::python::Python;
 use crate::test::Test;
 
-/// Check all that a change must pass: format, lints, Rust version, header, device libraries,
-/// documentation, tests, models
+/// Check all that a change must pass: format, lints, Rust version, documentation, Python, header,
+/// device libraries, tests, models
 #[derive(clap::Args)]
 pub(crate) struct Ci {}
 
@@ -49,6 +50,7 @@ impl Ci {
                 "--quiet",
             ],
         )?;
+        Python {}.run()?;
         Header::check().run()?;
         Device::check().run()?;
         Test::default().run()?;

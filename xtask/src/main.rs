@@ -7,6 +7,7 @@ mod device;
 mod gpu;
 mod header;
 mod loom;
+mod python;
 mod test;
 
 use std::process::ExitCode;
@@ -28,6 +29,7 @@ enum Task {
     Device(device::Device),
     Header(header::Header),
     Loom(loom::Loom),
+    Python(python::Python),
     Test(test::Test),
     TestGpu(gpu::TestGpu),
 }
@@ -49,6 +51,7 @@ fn run(task: Task) -> Result<()> {
         Task::Device(task) => task.run(),
         Task::Header(task) => task.run(),
         Task::Loom(task) => task.run(),
+        Task::Python(task) => task.run(),
         Task::Test(task) => task.run(),
         Task::TestGpu(task) => task.run(),
     }
