@@ -66,26 +66,29 @@ fn path(variant: Variant) -> PathBuf {
     root().join("gsan-device/built").join(variant.file_name())
 }
 
+/// How device code is compiled.
+const FLAGS: [&str; 13] = [
+    "-x",
+    "cuda",
+    "--cuda-device-only",
+    "--cuda-gpu-arch=sm_80",
+    "-nocudainc",
+    "-nocudalib",
+    "-std=c++17",
+    "-O2",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-Igsan-device/include",
+    "-Igsan-core/include",
+];
+
 /// LLVM bitcode of the library. Nothing in it depends on where the sources lie: the compiler sees
 /// paths relative to the top of the workspace.
 fn build(variant: Variant) -> Result<Vec<u8>> {
     let records = format!("-DGSAN_RECORDS={}", variant.records.count());
-    let mut arguments = vec![
-        "-x",
-        "cuda",
-        "--cuda-device-only",
-        "--cuda-gpu-arch=sm_80",
-        "-nocudainc",
-        "-nocudalib",
-        "-std=c++17",
-        "-O2",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-Igsan-device/include",
-        "-Igsan-core/include",
-        &records,
-    ];
+    let mut arguments = FLAGS.to_vec();
+    arguments.push(&records);
     if variant.state == StateMemory::BySm {
         arguments.push("-DGSAN_STATE_BY_SM");
     }
@@ -102,26 +105,8 @@ fn build(variant: Variant) -> Result<Vec<u8>> {
 
 /// PTX of the kernel that does the host's own work in streams.
 fn build_steps() -> Result<Vec<u8>> {
-    let arguments = [
-        "-x",
-        "cuda",
-        "--cuda-device-only",
-        "--cuda-gpu-arch=sm_80",
-        "-nocudainc",
-        "-nocudalib",
-        "-std=c++17",
-        "-O2",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-Igsan-device/include",
-        "-Igsan-core/include",
-        "-S",
-        "gsan-device/device/steps.cu",
-        "-o",
-        "-",
-    ];
-    output("clang-19", arguments, &[])
+    let rest = ["-S", "gsan-device/device/steps.cu", "-o", "-"];
+    output("clang-19", FLAGS.into_iter().chain(rest), &[])
 }
 
 /// The module without what would clash with the kernel's own: clang marks modules with

@@ -1,8 +1,8 @@
 // Tensor accesses: each lane has a few addresses of one size, with a mask.
 //
 // Nearly every element is whole granules, and nearly every record it meets is ordered before it by
-// what the CTA started with. That much is inline, several cells being loaded before the first is
-// checked; anything else is one call a granule, out of line, which begins again.
+// what the CTA started with. That much is inline, the cells of an element being loaded before the
+// first is checked; anything else is one call a granule, out of line, which begins again.
 #pragma once
 
 #include "gsan/address.cuh"

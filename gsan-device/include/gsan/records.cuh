@@ -49,7 +49,4 @@ GSAN_DEVICE bool has_bytes(u32 low) {
 
 GSAN_DEVICE bool is_sync(u64 word) { return u32(word) & kRecordSync; }
 
-// Whether it is the record of a read.
-GSAN_DEVICE bool is_read(u64 word) { return word != 0 && !is_sync(word) && !record_writes(word); }
-
 }  // namespace gsan

@@ -196,7 +196,7 @@ GSAN_COLD void exit(Cta cta, Group group) {
     state->private_clock = 0;
   }
   u32 slot = cta.thread() - launch.bank_first;
-  if (cta.has_slot()) {
+  if (cta.has_slot() && launch.own_done != 0) {
     // Whatever is there covers nothing newer: only this CTA knows of its epochs to come.
     u32 own = entry_all(ptx::local_load(&state->epoch));
     ptx::max_relaxed(reinterpret_cast<u32*>(launch.own_done) + slot, own);
