@@ -1,0 +1,41 @@
+"""CTAs that write neighbouring elements of small types, in the same granules."""
+
+import torch
+import triton
+import triton.language as tl
+from gsan_programs import Case, Race
+
+CTAS = 64
+
+
+@triton.jit
+def fill(out, each, value, B: tl.constexpr):
+    p = tl.program_id(0)
+    i = tl.arange(0, B)
+    v = (i * 0 + value).to(out.dtype.element_ty)
+    tl.store(out + p * 7 + i, v, i < each)  # @store
+
+
+def run(dtype: torch.dtype, each: int) -> None:
+    out = torch.zeros(CTAS * 7 + 8, dtype=torch.uint8, device="cuda").to(dtype)
+    fill[(CTAS,)](out, each, 3, B=8, num_warps=1)
+    torch.cuda.synchronize()
+    written = out[: CTAS * 7].float().cpu()
+    assert (written == 3).all()
+
+
+TYPES = {
+    "fp16": torch.float16,
+    "bf16": torch.bfloat16,
+    "fp8": torch.float8_e5m2,
+    "int8": torch.int8,
+}
+
+CASES = [
+    Case(f"{name}, seven each", lambda dtype=dtype: run(dtype, 7)) for name, dtype in TYPES.items()
+] + [
+    Case(
+        f"{name}, one too many", lambda dtype=dtype: run(dtype, 8), races=(Race("store", "store"),)
+    )
+    for name, dtype in TYPES.items()
+]
