@@ -31,11 +31,13 @@ TYPES = {
     "int8": torch.int8,
 }
 
-CASES = [
-    Case(f"{name}, seven each", lambda dtype=dtype: run(dtype, 7)) for name, dtype in TYPES.items()
-] + [
-    Case(
-        f"{name}, one too many", lambda dtype=dtype: run(dtype, 8), races=(Race("store", "store"),)
-    )
-    for name, dtype in TYPES.items()
-]
+
+def correct(name: str, dtype: torch.dtype) -> Case:
+    return Case(f"{name}, seven each", lambda: run(dtype, 7))
+
+
+def racy(name: str, dtype: torch.dtype) -> Case:
+    return Case(f"{name}, one too many", lambda: run(dtype, 8), races=(Race("store", "store"),))
+
+
+CASES = [make(name, dtype) for make in (correct, racy) for name, dtype in TYPES.items()]
