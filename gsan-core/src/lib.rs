@@ -25,6 +25,7 @@ pub mod event;
 pub mod exact;
 pub mod host_order;
 pub mod ids;
+pub mod launch_log;
 pub mod loss;
 pub mod race;
 pub mod race_ring;

@@ -21,6 +21,7 @@ use std::mem::offset_of;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytemuck::Zeroable;
+use gsan_core::launch_log::LaunchRecord;
 use gsan_core::layout::{LaunchDescriptor, LaunchState, Overtaken, launch_flags};
 use gsan_vmm::backend::{Device, FenceId};
 
@@ -28,7 +29,6 @@ use crate::blocks::{MOST_NUMBERS, MOST_OVERTAKEN};
 use crate::error::Error;
 use crate::kernels::Step;
 use crate::launch::{LaunchInfo, release};
-use crate::launch_log::LaunchRecord;
 use crate::ordering::{DeviceState, Inner, Ordering};
 use crate::rows::{Area, Completion, Knowledge, Mark, Turn};
 use crate::state::{Region, entries};
@@ -1082,8 +1082,9 @@ impl Replay {
                 plan.device().log.enter(&LaunchRecord {
                     number: self.first_number + nth,
                     kernel: kernel.info.kernel,
-                    stream: self.stream.number,
+                    stream: self.stream.key.handle,
                     grid: kernel.info.grid,
+                    opaque: kernel.info.opaque,
                 });
             }
             plan.end(&self.stream)

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::PoisonError;
 
+use gsan_core::launch_log::LaunchRecord;
 use gsan_core::layout::{LaunchDescriptor, Overtaken, launch_flags};
 use gsan_vmm::backend::Device;
 use smallvec::SmallVec;
@@ -10,7 +11,6 @@ use smallvec::SmallVec;
 use crate::blocks::{Block, Entry};
 use crate::error::Error;
 use crate::kernels::Step;
-use crate::launch_log::LaunchRecord;
 use crate::ordering::{AtomicCounts, DeviceState, Inner, Ordering};
 use crate::rows::Knowledge;
 use crate::state::entries;
@@ -304,8 +304,9 @@ impl Inner {
         let record = LaunchRecord {
             number: entry.number,
             kernel: info.kernel,
-            stream: stream.number,
+            stream: stream.key.handle,
             grid: info.grid,
+            opaque: info.opaque,
         };
         Ok(Some(Chosen {
             entry,

@@ -51,12 +51,13 @@ pub use configuration::Configuration;
 pub use error::Error;
 pub use graph::{NodeArguments, NodeId, Plan, PlanBuilder, Replay};
 pub use group::{Arrival, Group};
+pub use gsan_core::launch_log::LaunchRecord;
 pub use host::Edge;
 #[cfg(feature = "cuda")]
 pub use kernels::CudaKernels;
 pub use kernels::{HostKernels, Kernels, Step};
 pub use launch::{Launch, LaunchInfo};
-pub use launch_log::LaunchRecord;
+pub use launch_log::LogMemory;
 pub use ordering::{Counts, Ordering};
 pub use restart::Idle;
 pub use settings::Settings;

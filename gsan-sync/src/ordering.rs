@@ -16,7 +16,7 @@ use crate::event::Events;
 use crate::graph::Plan;
 use crate::host::HostKnowledge;
 use crate::kernels::Kernels;
-use crate::launch_log::LaunchLog;
+use crate::launch_log::DeviceLog;
 use crate::names::Names;
 use crate::restart::Marks;
 use crate::reuse::Memory;
@@ -64,7 +64,7 @@ pub(crate) struct DeviceState {
     pub(crate) legacy: OnceLock<Arc<Stream>>,
     /// Streams that the legacy default stream waits for, in the order of their numbers.
     pub(crate) blocking: RwLock<Vec<Arc<Stream>>>,
-    pub(crate) log: LaunchLog,
+    pub(crate) log: DeviceLog,
     /// It is in a group.
     pub(crate) grouped: AtomicBool,
 }
@@ -129,7 +129,7 @@ impl Ordering {
                 banks: Mutex::new(Banks::new(&topology, rank)),
                 legacy: OnceLock::new(),
                 blocking: RwLock::default(),
-                log: LaunchLog::new(),
+                log: DeviceLog::new(settings.launch_logs.get(local)),
                 grouped: AtomicBool::new(false),
                 region,
             });

@@ -2,6 +2,8 @@
 
 use gsan_core::ids::DeviceRank;
 
+use crate::launch_log::LogMemory;
+
 /// How the state of all devices is set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -27,6 +29,9 @@ pub struct Settings {
     pub seed: u32,
     /// Where devices find the race ring; 0: races are not told.
     pub race_ring: u64,
+    /// Where the launches of each device are remembered, by its local number. Those of a device
+    /// without an entry are remembered in memory of the ordering's own.
+    pub launch_logs: Vec<LogMemory>,
     /// Addresses of real memory from here on are write-once; 0: none are.
     pub write_once: u64,
     /// `GSAN_STATE_HALT_*`.
@@ -51,6 +56,7 @@ impl Default for Settings {
             row_bytes: u64::MAX,
             seed: 0,
             race_ring: 0,
+            launch_logs: vec![],
             write_once: 0,
             flags: 0,
             launches_between_looks: 4096,
