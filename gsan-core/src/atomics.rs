@@ -77,6 +77,8 @@ pub enum Essential {
     PlaceClaimed,
     /// A place of the race ring is given back after its entry was read.
     EntryTaken,
+    /// The name and the entry of a site are written before the site is said to be there.
+    SiteFilled,
 }
 
 /// A kind of memory: its words and its fence.

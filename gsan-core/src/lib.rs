@@ -32,5 +32,6 @@ pub mod race_ring;
 pub mod record;
 pub mod reservoir;
 pub mod scope;
+pub mod site_mirror;
 #[cfg(feature = "testing")]
 pub mod testing;

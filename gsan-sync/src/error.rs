@@ -134,6 +134,14 @@ pub enum Error {
         /// How many devices the topology has.
         devices: u32,
     },
+    /// There is not one site mirror for each device.
+    #[error("{mirrors} site mirrors for {devices} devices: each needs its own, or 0")]
+    SiteMirrors {
+        /// How many were given.
+        mirrors: usize,
+        /// How many devices this process has.
+        devices: usize,
+    },
     /// Rows do not fit into the state region.
     #[error(
         "{room} bytes are left for clock rows on {device}, {least} are needed; make \

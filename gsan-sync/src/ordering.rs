@@ -111,7 +111,7 @@ impl Ordering {
         allocator: &Arc<Allocator>,
         kernels: Arc<dyn Kernels>,
     ) -> Result<Ordering, Error> {
-        check_ranks(&settings)?;
+        check(&settings)?;
         let topology = state::topology(&settings)?;
         let backend = Arc::clone(allocator.backend());
         let mut devices: Vec<DeviceState> = Vec::new();
@@ -303,7 +303,7 @@ impl DeviceState {
     }
 }
 
-fn check_ranks(settings: &Settings) -> Result<(), Error> {
+fn check(settings: &Settings) -> Result<(), Error> {
     for (local, &rank) in settings.device_ranks.iter().enumerate() {
         let bad = |why| Error::BadRank {
             device: Device(local as u32),
@@ -317,6 +317,10 @@ fn check_ranks(settings: &Settings) -> Result<(), Error> {
         if settings.device_ranks[..local].contains(&rank) {
             return Err(bad("taken by another device"));
         }
+    }
+    let (mirrors, devices) = (settings.site_mirrors.len(), settings.device_ranks.len());
+    if mirrors != 0 && mirrors != devices {
+        return Err(Error::SiteMirrors { mirrors, devices });
     }
     Ok(())
 }

@@ -32,6 +32,10 @@ pub struct Settings {
     /// Where the launches of each device are remembered, by its local number. Those of a device
     /// without an entry are remembered in memory of the ordering's own.
     pub launch_logs: Vec<LogMemory>,
+    /// Where each device of this process, by its local number, copies its sites to, so that they outlive
+    /// it: [`SiteMirror`](gsan_core::site_mirror::SiteMirror)s that were formatted for this use, 0 for a
+    /// device without one. Empty: none has one.
+    pub site_mirrors: Vec<u64>,
     /// Addresses of real memory from here on are write-once; 0: none are.
     pub write_once: u64,
     /// `GSAN_STATE_HALT_*`.
@@ -57,6 +61,7 @@ impl Default for Settings {
             seed: 0,
             race_ring: 0,
             launch_logs: vec![],
+            site_mirrors: vec![],
             write_once: 0,
             flags: 0,
             launches_between_looks: 4096,

@@ -74,6 +74,8 @@ impl Region {
         })?;
         global.constants.race_ring = settings.race_ring;
         global.constants.write_once = settings.write_once;
+        let mirror = settings.site_mirrors.get(device.0 as usize);
+        global.site_mirror = mirror.copied().unwrap_or(0);
         global.flags = settings.flags;
         let offset = u64::from(global.offsets.rows);
         let unit = allocator.backend().granularity();

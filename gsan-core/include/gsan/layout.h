@@ -211,7 +211,7 @@
 /* The state region. */
 
 /* The version of the layout; processes that share memory must agree. */
-#define GSAN_STATE_VERSION 3u
+#define GSAN_STATE_VERSION 4u
 /* First word of a state region: "GSAN" and the version would differ in every other use. */
 #define GSAN_STATE_MAGIC 0x4753414eu
 /* The most devices a topology may have. */
@@ -714,6 +714,30 @@ GSAN_STATIC_ASSERT(offsetof(struct gsan_site, line) == 16);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_site, ready) == 20);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_site, reserved) == 24);
 
+/* The head of a copy of a device's site table in memory of the host, which outlives the device's
+ * context. sites entries of Site follow, by number, then the file names, text_bytes bytes.
+ * The device copies each site that it adds to its own table: name, entry, and ready last, released
+ * at system scope. It reads nothing here but this head.
+ */
+struct gsan_site_mirror {
+    /* GSAN_STATE_MAGIC, written last when the host sets it up. */
+    GSAN_ALIGNED(128) uint32_t magic;
+    /* GSAN_STATE_VERSION. */
+    uint32_t version;
+    /* How many sites there is room for, the unknown site 0 included. */
+    uint32_t sites;
+    /* How many bytes of file names there is room for. */
+    uint32_t text_bytes;
+    /* 0. */
+    uint64_t reserved[14];
+};
+GSAN_STATIC_ASSERT(sizeof(struct gsan_site_mirror) == 128);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_site_mirror, magic) == 0);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_site_mirror, version) == 4);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_site_mirror, sites) == 8);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_site_mirror, text_bytes) == 12);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_site_mirror, reserved) == 16);
+
 /* The name of a kernel, by its number. */
 struct gsan_kernel_name {
     /* Where the name starts in the kernel texts. */
@@ -988,7 +1012,9 @@ struct gsan_global_state {
     /* The size of a clock in bytes. */
     uint32_t clock_bytes;
     /* 0. */
-    uint32_t reserved[3];
+    uint32_t reserved;
+    /* Where the device tells the host of new sites: a SiteMirror in this process; 0: nowhere. */
+    uint64_t site_mirror;
     /* The token of the next publication. */
     struct gsan_counter_line publication_head;
     /* The index of the next snapshot. */
@@ -1019,6 +1045,7 @@ GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, segments) == 232);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, segment_entries) == 236);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, clock_bytes) == 240);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, reserved) == 244);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, site_mirror) == 248);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, publication_head) == 256);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, snapshot_head) == 384);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, sequential) == 512);

@@ -24,6 +24,7 @@ pub fn structures() -> Vec<Structure> {
         RaceEntry::describe(),
         RaceRing::describe(),
         Site::describe(),
+        SiteMirror::describe(),
         KernelName::describe(),
         AtomicEvent::describe(),
         Meeting::describe(),

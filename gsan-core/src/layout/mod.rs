@@ -9,7 +9,8 @@
 //! - The **state region** of a device, [`STATE_STRIDE`] bytes, mapped by every process that
 //!   shares memory with the device: [`GlobalState`] at its start, then what that names by offsets
 //!   from the start of the region. All that other devices read is in it.
-//! - **Pinned host memory**: [`LaunchDescriptor`]s, and the race ring ([`RaceRing`]).
+//! - **Pinned host memory**: [`LaunchDescriptor`]s, the race ring ([`RaceRing`]), and copies of site
+//!   tables ([`SiteMirror`]).
 //! - **Shared memory of a CTA**: its [`ThreadState`].
 //! - **Memory that the caller lends**: [`AtomicEvent`], [`ClusterScratch`], [`MbarrierTable`].
 //!
@@ -37,7 +38,7 @@ pub use lent::{
     AtomicEvent, ClusterScratch, EventFields, Mbarrier, MbarrierTable, Meeting, event_codes,
     meeting_codes,
 };
-pub use race::{KernelName, RaceEntry, RaceRing, RaceSide, Site, race_codes};
+pub use race::{KernelName, RaceEntry, RaceRing, RaceSide, Site, SiteMirror, race_codes};
 pub use state::{
     Constants, CounterLine, GlobalState, Offsets, STATE_STRIDE, Shape, ShapeError, limits,
 };

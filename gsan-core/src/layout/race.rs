@@ -111,6 +111,25 @@ structure! {
 }
 
 structure! {
+    /// The head of a copy of a device's site table in memory of the host, which outlives the device's
+    /// context. `sites` entries of [`Site`] follow, by number, then the file names, `text_bytes` bytes.
+    /// The device copies each site that it adds to its own table: name, entry, and `ready` last, released
+    /// at system scope. It reads nothing here but this head.
+    pub struct SiteMirror = "gsan_site_mirror", size 128, align 128 {
+        /// `GSAN_STATE_MAGIC`, written last when the host sets it up.
+        pub magic: u32,
+        /// `GSAN_STATE_VERSION`.
+        pub version: u32,
+        /// How many sites there is room for, the unknown site 0 included.
+        pub sites: u32,
+        /// How many bytes of file names there is room for.
+        pub text_bytes: u32,
+        /// 0.
+        pub reserved: [u64; 14],
+    }
+}
+
+structure! {
     /// The name of a kernel, by its number.
     pub struct KernelName = "gsan_kernel_name", size 16, align 16 {
         /// Where the name starts in the kernel texts.

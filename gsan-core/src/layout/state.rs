@@ -17,7 +17,7 @@ pub const STATE_STRIDE: u64 = 1 << 30;
 pub mod limits {
     constants! { "GSAN_STATE_":
         /// The version of the layout; processes that share memory must agree.
-        pub const VERSION: u32 = 3;
+        pub const VERSION: u32 = 4;
         /// First word of a state region: "GSAN" and the version would differ in every other use.
         pub const MAGIC: u32 = 0x4753_414e;
         /// The most devices a topology may have.
@@ -176,7 +176,9 @@ structure! {
         /// The size of a clock in bytes.
         pub clock_bytes: u32,
         /// 0.
-        pub reserved: [u32; 3],
+        pub reserved: u32,
+        /// Where the device tells the host of new sites: a [`SiteMirror`] in this process; 0: nowhere.
+        pub site_mirror: u64,
         /// The token of the next publication.
         pub publication_head: CounterLine,
         /// The index of the next snapshot.

@@ -105,7 +105,10 @@ inline void max_relaxed(u32* word, u32 value) {
 }
 
 inline u64 load_acquire_system(const u64* word) { return load_acquire(word); }
-inline void store_release_system(u64* word, u64 value) { store_release(word, value); }
+template <class T>
+void store_release_system(T* word, T value) {
+  store_release(word, value);
+}
 inline u64 add_relaxed_system(u64* word, u64 value) { return add_relaxed(word, value); }
 inline u64 compare_exchange_relaxed_system(u64* word, u64 expected, u64 desired) {
   return compare_exchange_relaxed(word, expected, desired);

@@ -200,6 +200,10 @@ GSAN_DEVICE void store_release_system(u64* word, u64 value) {
   asm volatile("st.release.sys.global.b64 [%0], %1;" : : "l"(word), "l"(value) : "memory");
 }
 
+GSAN_DEVICE void store_release_system(u32* word, u32 value) {
+  asm volatile("st.release.sys.global.b32 [%0], %1;" : : "l"(word), "r"(value) : "memory");
+}
+
 GSAN_DEVICE u64 add_relaxed_system(u64* word, u64 value) {
   u64 found;
   asm volatile("atom.relaxed.sys.global.add.u64 %0, [%1], %2;"

@@ -27,19 +27,42 @@ GSAN_DEVICE u64 site_key(Position position, u32& bytes) {
   return key == 0 ? 1 : key;
 }
 
-// Fills the fields of a site that was claimed.
-GSAN_DEVICE void describe_site(Region region, gsan_site* site, Position position, u32 bytes) {
+GSAN_DEVICE void copy_text(char* target, const char* text, u32 bytes) {
+  for (u32 index = 0; index < bytes; ++index) target[index] = text[index];
+}
+
+// Tells the host of a site, if it has a copy of the table. The copy outlives the device's context.
+GSAN_DEVICE void mirror_site(Region region, const gsan_site& site, u32 number, const char* file) {
+  auto mirror = reinterpret_cast<gsan_site_mirror*>(region.globals->site_mirror);
+  if (mirror == nullptr || number >= mirror->sites) return;
+  auto sites = reinterpret_cast<gsan_site*>(mirror + 1);
+  bool fits = site.text <= mirror->text_bytes && site.bytes <= mirror->text_bytes - site.text;
+  if (fits) {
+    copy_text(reinterpret_cast<char*>(sites + mirror->sites) + site.text, file, site.bytes);
+  }
+  gsan_site* copy = sites + number;
+  copy->key = site.key;
+  copy->text = fits ? site.text : 0;
+  copy->bytes = fits ? site.bytes : 0;
+  copy->line = site.line;
+  ptx::store_release_system(&copy->ready, 1u);
+}
+
+// Fills the fields of the site `number`, which was claimed.
+GSAN_DEVICE void describe_site(Region region, gsan_site* site, u32 number, Position position,
+                               u32 bytes) {
   u64 head = ptx::add_relaxed(&region.globals->site_head.value, u64(1) << 32 | bytes);
   u32 text = u32(head);
   bool fits = text <= GSAN_STATE_SITE_TEXT_BYTES && bytes <= GSAN_STATE_SITE_TEXT_BYTES - text;
   if (fits) {
     char* target = region.part<char>(region.globals->offsets.site_texts) + text;
-    for (u32 index = 0; index < bytes; ++index) target[index] = position.file[index];
+    copy_text(target, position.file, bytes);
   }
   site->text = fits ? text : 0;
   site->bytes = fits ? bytes : 0;
   site->line = position.line;
   ptx::store_release(&site->ready, 1u);
+  mirror_site(region, *site, number, position.file);
 }
 
 // The number of a position by its text; adds it to the table.
@@ -53,7 +76,7 @@ GSAN_COLD u32 site_by_text(Region region, Position position) {
     if (found == 0) {
       found = ptx::compare_exchange_relaxed(&sites[place].key, u64(0), key);
       if (found == 0) {
-        describe_site(region, sites + place, position, bytes);
+        describe_site(region, sites + place, place, position, bytes);
         return place;
       }
     }

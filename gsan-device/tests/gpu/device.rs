@@ -12,13 +12,14 @@ use gsan_core::atomics::{Native, map_words64};
 use gsan_core::ids::DeviceRank;
 use gsan_core::layout::{GlobalState, STATE_STRIDE};
 use gsan_core::race_ring::RaceRing;
+use gsan_core::site_mirror::SiteMirror;
 use gsan_vmm::backend::cuda::CudaBackend;
 use gsan_vmm::backend::{Backend, Device};
 use gsan_vmm::{Allocator, Options};
 
 use crate::cases::{Argument, Case, Launch};
 use crate::kernels::Module;
-use crate::runtime::{Found, Machine, Places, RING_BYTES, Runtime, TABLE_BYTES};
+use crate::runtime::{Found, MIRROR_BYTES, Machine, Places, RING_BYTES, Runtime, TABLE_BYTES};
 
 const GPU: Device = Device(0);
 
@@ -73,6 +74,7 @@ pub(crate) struct Gpu {
     module: Module,
     records: Records,
     ring: Pinned,
+    mirror: Pinned,
     table: Pinned,
     runtime: Runtime,
     arena: u64,
@@ -97,7 +99,7 @@ impl Gpu {
             .create_state(DeviceRank(0), GPU, STATE_STRIDE)
             .unwrap();
         let arena = allocator.allocate(ARENA_BYTES, GPU).unwrap();
-        let [ring, table] = [RING_BYTES, TABLE_BYTES].map(Pinned::new);
+        let [ring, table, mirror] = [RING_BYTES, TABLE_BYTES, MIRROR_BYTES].map(Pinned::new);
         let count = Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
         let machine = Machine {
             sms: context.attribute(count).unwrap() as u32,
@@ -109,6 +111,7 @@ impl Gpu {
             space: allocator.space(),
             state,
             ring: ring.address(),
+            mirror: mirror.address(),
             table: table.address(),
         };
         let runtime = Runtime::new(&machine, places);
@@ -116,6 +119,7 @@ impl Gpu {
             .write(GPU, state, bytemuck::bytes_of(&runtime.global))
             .unwrap();
         ring.write(0, bytemuck::cast_slice(&Runtime::empty_ring()));
+        mirror.write(0, bytemuck::cast_slice(&Runtime::empty_mirror()));
         let text = CString::new(ptx).unwrap();
         let start = Instant::now();
         // SAFETY: the text ends with a NUL and is PTX; the context is current.
@@ -131,6 +135,7 @@ impl Gpu {
             module,
             records,
             ring,
+            mirror,
             table,
             runtime,
             arena,
@@ -266,15 +271,14 @@ impl Gpu {
             let found = words(buffers[*buffer], expected.len());
             assert_eq!(found, *expected, "{}", case.name);
         }
-        // SAFETY: the ring has that many words, kernels access them by atomics and have ended.
-        let ring = unsafe {
-            map_words64(
-                self.ring.memory.cast(),
-                RaceRing::<Native>::words(crate::runtime::RING_ENTRIES) as usize,
-            )
+        // SAFETY: they have that many bytes, kernels access the words by atomics and have ended.
+        let [ring, mirror] = unsafe {
+            [(&self.ring, RING_BYTES), (&self.mirror, MIRROR_BYTES)]
+                .map(|(pinned, bytes)| map_words64(pinned.memory.cast(), bytes as usize / 8))
         };
         let read = |address, into: &mut [u8]| self.read(address, into);
-        Found::read(&self.runtime, RaceRing::new(ring).unwrap(), read)
+        let mirror = SiteMirror::new(mirror).unwrap();
+        Found::read(&self.runtime, RaceRing::new(ring).unwrap(), mirror, read)
     }
 
     /// The shortest of `runs` runs, in milliseconds, of a case that is one launch.

@@ -5,18 +5,22 @@ use bytemuck::Zeroable;
 use gsan_core::address::AddressSpace;
 use gsan_core::atomics::{Native, words};
 use gsan_core::compressed::topology::Topology;
-use gsan_core::ids::DeviceRank;
+use gsan_core::ids::{DeviceRank, SiteId};
 use gsan_core::layout::{
     GlobalState, LaunchDescriptor, LaunchState, RaceEntry, RowHeader, Shape, Site, launch_flags,
     limits,
 };
 use gsan_core::loss::Loss;
 use gsan_core::race_ring::{RaceReader, RaceRing};
+use gsan_core::site_mirror::SiteMirror;
 
 use crate::kernels::Module;
 
 /// How many races the ring holds.
 pub(crate) const RING_ENTRIES: u64 = 1024;
+
+/// Bytes of the copy of the site table.
+pub(crate) const MIRROR_BYTES: u64 = 8 * SiteMirror::<Native>::DEVICE_WORDS;
 
 /// How many launches the table of descriptors has room for.
 pub(crate) const TABLE_ENTRIES: u32 = 1024;
@@ -41,6 +45,7 @@ pub(crate) struct Places {
     pub(crate) space: AddressSpace,
     pub(crate) state: u64,
     pub(crate) ring: u64,
+    pub(crate) mirror: u64,
     pub(crate) table: u64,
 }
 
@@ -78,6 +83,7 @@ impl Runtime {
         })
         .unwrap();
         global.constants.race_ring = places.ring;
+        global.site_mirror = places.mirror;
         Runtime {
             global,
             places,
@@ -92,6 +98,13 @@ impl Runtime {
         let ring = words(count, 0);
         RaceRing::<Native>::format(&ring, RING_ENTRIES).unwrap();
         ring.into_iter().map(|word| word.into_inner()).collect()
+    }
+
+    /// An empty copy of the site table.
+    pub(crate) fn empty_mirror() -> Vec<u64> {
+        let mirror = words(SiteMirror::<Native>::DEVICE_WORDS as usize, 0);
+        SiteMirror::<Native>::format(&mirror).unwrap();
+        mirror.into_iter().map(|word| word.into_inner()).collect()
     }
 
     /// The row of the own bank and the foreign row that a stream's launches use in turn.
@@ -172,6 +185,7 @@ impl Found {
     pub(crate) fn read(
         runtime: &Runtime,
         ring: RaceRing<'_, Native>,
+        mirror: SiteMirror<'_, Native>,
         read: impl Fn(u64, &mut [u8]),
     ) -> Found {
         let mut races = Vec::new();
@@ -187,6 +201,14 @@ impl Found {
         if !races.is_empty() {
             let table = runtime.places.state + u64::from(runtime.global.offsets.sites);
             read(table, bytemuck::cast_slice_mut(&mut sites));
+        }
+        // Who reads them when the device is gone finds the same.
+        for (number, site) in sites.iter().enumerate().filter(|(_, site)| site.ready == 1) {
+            let copy = mirror.get(SiteId(number as u32)).unwrap();
+            let text = runtime.global.offsets.site_texts + site.text;
+            let mut file = vec![0; site.bytes as usize];
+            read(runtime.places.state + u64::from(text), &mut file);
+            assert_eq!((copy.line, copy.file.as_bytes()), (site.line, &file[..]));
         }
         let lines = sites.iter().map(|site| site.line).collect();
         Found {

@@ -20,6 +20,7 @@ use gsan_core::loss::Loss;
 use gsan_core::race_ring::{Drained, RaceFilter, RaceReader, RaceTag};
 use gsan_core::record::RecordScope;
 use gsan_core::reservoir::Sampler;
+use gsan_core::site_mirror::{SiteMirror, SourceLine};
 use proptest::prelude::*;
 
 use crate::driver::Driver;
@@ -32,6 +33,8 @@ const STATE: u64 = 1 << 38;
 const RING: u64 = 1 << 40;
 const TABLE: u64 = RING + (1 << 16);
 const FILE: u64 = RING + (2 << 16);
+/// A copy of the site table.
+const MIRROR: u64 = RING + (1 << 24);
 const OVERTAKEN: u64 = RING + (3 << 16);
 /// Where real memory starts.
 const REAL: u64 = SPACE_BASE + RESERVE / 2;
@@ -258,6 +261,54 @@ fn a_race_is_told_with_both_sides() {
         let site: gsan_core::layout::Site = value(&sites[4 * usize::from(number)..][..4]);
         assert_eq!((site.line, site.bytes, site.ready), (line, 9, 1));
     }
+}
+
+type Mirror<'m> = SiteMirror<'m, Native>;
+
+/// What the host keeps of the sites of two lines, with room for `sites` and `text_bytes`.
+fn mirrored(sites: u32, text_bytes: u32) -> Vec<SourceLine> {
+    let mut machine = Machine::with(Records::Four, |global| global.site_mirror = MIRROR);
+    let count = Mirror::words(sites, text_bytes) as usize;
+    let memory: Vec<AtomicU64> = gsan_core::atomics::words(count, 0);
+    Mirror::with_room(&memory, sites, text_bytes).unwrap();
+    let empty: Vec<u64> = memory.into_iter().map(AtomicU64::into_inner).collect();
+    // Whatever is written beyond the end is seen.
+    let bytes = (8 * (count + 1024)).next_multiple_of(4096) as u64;
+    machine.driver.map(MIRROR, bytes).write(MIRROR, &empty);
+    machine
+        .launch(1, 0)
+        .start(1, 0, 5)
+        .start(1, 1, 6)
+        .write(0, 10, 0x44)
+        .read(1, 20, 0x44)
+        .read(1, 20, 0x48)
+        .driver
+        .read(MIRROR, bytes / 8);
+    let answers = machine.driver.answers();
+    let (mirror, behind) = answers.split_at(count);
+    assert!(behind.iter().all(|&word| word == 0));
+    let mirror: Vec<_> = mirror.iter().map(|&word| word.into()).collect();
+    let mut lines: Vec<_> = Mirror::new(&mirror)
+        .unwrap()
+        .iter()
+        .map(|(_, line)| line)
+        .collect();
+    lines.sort_by_key(|line| line.line);
+    lines
+}
+
+#[test]
+fn sites_are_copied_to_where_they_outlive_the_device() {
+    let line = |file: &str, line| SourceLine {
+        file: file.to_owned(),
+        line,
+    };
+    let [first, second] = [10, 20].map(|number| line("kernel.py", number));
+    let all = mirrored(limits::SITES, limits::SITE_TEXT_BYTES);
+    assert_eq!(all, [first.clone(), second]);
+    // Two names of nine bytes: the second does not fit, its line is told all the same.
+    assert_eq!(mirrored(limits::SITES, 16), [first, line("", 20)]);
+    assert_eq!(mirrored(1, 16), []);
 }
 
 #[test]

@@ -21,6 +21,7 @@ use gsan_core::ids::{DeviceRank, StreamId};
 use gsan_core::loss::Losses;
 use gsan_core::race::Race;
 use gsan_core::race_ring::RaceRing;
+use gsan_core::site_mirror::SiteMirror;
 use gsan_device::{StateMemory, Variant};
 use gsan_ptx::diagnostic::Source;
 use gsan_ptx::exec::launch::Launch;
@@ -33,13 +34,14 @@ use gsan_ptx::program::symbols::FunctionId;
 use gsan_ptx::syntax::ast::{Item, Module as Syntax};
 use gsan_ptx::syntax::parse;
 use kernels::Module;
-use runtime::{Found, Machine, Places, RING_BYTES, Runtime, TABLE_BYTES};
+use runtime::{Found, MIRROR_BYTES, Machine, Places, RING_BYTES, Runtime, TABLE_BYTES};
 
 const RESERVE: u64 = 16 << 20;
 const SPACE: u64 = 1 << 36;
 const STATE: u64 = 1 << 38;
 const RING: u64 = 1 << 40;
 const TABLE: u64 = RING + (1 << 30);
+const MIRROR: u64 = RING + (2 << 30);
 
 /// The kernels are told to the library, not to a detector.
 struct Silent;
@@ -198,6 +200,7 @@ fn device(records: Records, sms: u32) -> (Runtime, Image) {
         space: AddressSpace::new(SPACE, RESERVE, records).unwrap(),
         state: STATE,
         ring: RING,
+        mirror: MIRROR,
         table: TABLE,
     };
     let machine = Machine {
@@ -212,18 +215,24 @@ fn device(records: Records, sms: u32) -> (Runtime, Image) {
     image.place(STATE, 1 << 30).unwrap();
     image.place(RING, RING_BYTES).unwrap();
     image.place(TABLE, TABLE_BYTES).unwrap();
+    image.place(MIRROR, MIRROR_BYTES).unwrap();
     image.write(STATE, bytemuck::bytes_of(&runtime.global));
     image.write(RING, bytemuck::cast_slice(&Runtime::empty_ring()));
+    image.write(MIRROR, bytemuck::cast_slice(&Runtime::empty_mirror()));
     (runtime, image)
 }
 
 /// What the library told in a run.
 fn found(runtime: &Runtime, outcome: &Outcome<'_>) -> Found {
     let read = |address, into: &mut [u8]| outcome.memory.read(address, into);
-    let mut ring = vec![0u64; RING_BYTES as usize / 8];
-    read(RING, bytemuck::cast_slice_mut(&mut ring));
-    let ring: Vec<_> = ring.into_iter().map(Into::into).collect();
-    Found::read(runtime, RaceRing::new(&ring).unwrap(), read)
+    let words = |address, bytes: u64| -> Vec<_> {
+        let mut words = vec![0u64; bytes as usize / 8];
+        read(address, bytemuck::cast_slice_mut(&mut words));
+        words.into_iter().map(Into::into).collect()
+    };
+    let (ring, mirror) = (words(RING, RING_BYTES), words(MIRROR, MIRROR_BYTES));
+    let mirror = SiteMirror::new(&mirror).unwrap();
+    Found::read(runtime, RaceRing::new(&ring).unwrap(), mirror, read)
 }
 
 fn limits() -> Limits {

@@ -1,7 +1,11 @@
 //! Restarts, the fixed configuration, and the way back to the start.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
+use gsan_core::atomics::{Native, words};
+use gsan_core::ids::SiteId;
+use gsan_core::site_mirror::{SiteMirror, SourceLine};
 use gsan_sync::{Configuration, Edge, Error, HostKernels, Idle, LaunchInfo, Settings, StreamKind};
 use gsan_vmm::backend::host::{HostBackend, HostOptions};
 use gsan_vmm::backend::{Backend, Stream};
@@ -40,6 +44,50 @@ fn worn_epochs_are_forgotten_with_everything_else_once_nothing_runs() {
     // What comes now is not.
     gpu.launch(a, &[Write(0)]);
     assert_eq!(gpu.races().len(), 1);
+}
+
+/// Races name sites by number, before a restart and after it.
+#[test]
+fn sites_outlive_a_restart_and_the_device() {
+    let count = SiteMirror::<Native>::DEVICE_WORDS as usize;
+    let mirrors: [Vec<AtomicU64>; 2] = [(); 2].map(|()| words(count, 0));
+    for mirror in &mirrors {
+        SiteMirror::<Native>::format(mirror).unwrap();
+    }
+    let address = |mirror: &Vec<AtomicU64>| mirror.as_ptr().expose_provenance() as u64;
+    let gpu = Gpu::with(Settings {
+        device_ranks: [0, 1].map(gsan_core::ids::DeviceRank).to_vec(),
+        devices: 2,
+        site_mirrors: mirrors.iter().map(address).collect(),
+        ..eager()
+    });
+    let (a, b) = (gpu.open(1), gpu.open(2));
+    let mut races = Vec::new();
+    for granule in [0, 1] {
+        gpu.launch(a, &[Write(granule)]);
+        gpu.launch(b, &[Read(granule)]);
+        races.extend(gpu.told());
+        gpu.wear(9_000_000);
+        assert_eq!(gpu.ordering.device_is_idle(GPU), Ok(Idle::Restarted));
+    }
+    drop(gpu);
+    let [mirror, other] = mirrors.each_ref().map(|mirror| {
+        let mirror = SiteMirror::<Native>::new(mirror).unwrap();
+        move |site| mirror.get(SiteId(u32::from(site)))
+    });
+    let place = |line| {
+        let file = "kernel.py".to_owned();
+        Some(SourceLine { file, line })
+    };
+    // The lines of a granule's read and write.
+    let lines = races
+        .iter()
+        .map(|race| (mirror(race.earlier.site), mirror(race.later.site)));
+    assert_eq!(
+        lines.collect::<Vec<_>>(),
+        [(place(2), place(1)), (place(4), place(3))]
+    );
+    assert_eq!(other(races[0].later.site), None);
 }
 
 #[test]
@@ -193,6 +241,14 @@ fn ranks_that_cannot_be_are_refused() {
         ..settings()
     };
     assert!(error(tight).contains("are left for clock rows on device 0"));
+    let mirrored = Settings {
+        site_mirrors: vec![0, 0],
+        ..settings()
+    };
+    assert_eq!(
+        error(mirrored),
+        "2 site mirrors for 1 devices: each needs its own, or 0"
+    );
     // Nothing of that was left behind.
     assert!(allocator.state(rank(0)).is_none());
 }
