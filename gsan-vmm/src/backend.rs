@@ -118,6 +118,8 @@ pub struct DeviceInfo {
     pub uuid: [u8; 16],
     /// Its memory in bytes.
     pub memory: u64,
+    /// How many multiprocessors run its CTAs.
+    pub multiprocessors: u32,
     /// Whether its memory can be shared by fabric handle.
     pub fabric: bool,
 }

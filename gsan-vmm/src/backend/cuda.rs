@@ -12,7 +12,8 @@ use super::{
     Pinned, Queue, Result, SharedHandle, Stream,
 };
 use calls::{
-    Context, Current, DeviceHandle, Driver, Event, Function, OwnStream, Physical, UserStream,
+    Context, Current, DeviceHandle, Driver, Event, Function, OwnStream, Physical, Registration,
+    UserStream,
 };
 
 mod calls;
@@ -40,6 +41,12 @@ pub struct CudaKernel {
     device: Device,
     function: Function,
 }
+
+/// Memory of the host that devices reach until this is dropped.
+#[derive(Debug)]
+pub struct CudaRegistration(
+    #[expect(dead_code, reason = "it is kept until it is dropped")] Registration,
+);
 
 #[derive(Debug)]
 struct DeviceContext {
@@ -92,6 +99,7 @@ impl CudaBackend {
                 name: driver.name(handle)?,
                 uuid: driver.uuid(handle)?,
                 memory: driver.total_memory(handle)?,
+                multiprocessors: driver.multiprocessors(handle)?,
                 fabric: driver.has_fabric(handle)?,
             });
         }
@@ -163,6 +171,33 @@ impl CudaBackend {
             self.driver
                 .launch(&current, stream, &kernel.function, threads, arguments)
         }
+    }
+
+    /// Whether a stream waits for the legacy default stream of its device, and that one for it.
+    ///
+    /// # Errors
+    /// When the stream is not one of this backend, or the driver does not know it.
+    pub fn waits_for_legacy(&self, device: Device, stream: Stream) -> Result<bool> {
+        let stream = user_stream("cuStreamGetFlags", stream)?;
+        let context = &self.context(device)?.context;
+        let current = self.driver.enter_stream(stream, context)?;
+        self.driver.waits_for_legacy(&current, stream)
+    }
+
+    /// Lets every device read and write memory of the host at `start`, until the registration is
+    /// dropped. Returns it and the address that devices use.
+    ///
+    /// # Errors
+    /// When the driver refuses: it takes whole pages, of anonymous memory or of files in `/dev/shm`, which
+    /// are not registered already.
+    ///
+    /// # Safety
+    /// The range must stay mapped until the registration is dropped, and be accessed by atomics alone.
+    pub unsafe fn register(&self, start: u64, bytes: u64) -> Result<(CudaRegistration, u64)> {
+        let context = self.context(Device(0))?;
+        let current = self.driver.enter(Some(&context.context))?;
+        let (registration, address) = self.driver.register(&current, start, bytes)?;
+        Ok((CudaRegistration(registration), address))
     }
 
     fn tables(&self) -> MutexGuard<'_, Tables> {

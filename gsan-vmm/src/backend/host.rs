@@ -34,6 +34,9 @@ const SEALS: SealFlags = SealFlags::SHRINK
     .union(SealFlags::GROW)
     .union(SealFlags::SEAL);
 
+/// As many as an H200 has.
+const MULTIPROCESSORS: u32 = 132;
+
 /// How a [`HostBackend`] looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostOptions {
@@ -191,6 +194,7 @@ impl HostBackend {
                 name: format!("host memory {number}"),
                 uuid,
                 memory: options.memory,
+                multiprocessors: MULTIPROCESSORS,
                 fabric: false,
             }
         });

@@ -20,6 +20,7 @@ impl Null {
                 name: "nothing".into(),
                 uuid: [0; 16],
                 memory: u64::MAX,
+                multiprocessors: 1,
                 fabric: false,
             }],
             next: AtomicU64::new(1),

@@ -236,6 +236,20 @@ impl Driver {
         Ok(self.attribute(device, attribute).unwrap_or(0) != 0)
     }
 
+    pub(super) fn multiprocessors(self, device: DeviceHandle) -> Result<u32> {
+        let attribute = Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
+        Ok(self.attribute(device, attribute)?.unsigned_abs())
+    }
+
+    /// Whether a stream waits for the legacy default stream.
+    pub(super) fn waits_for_legacy(self, _: &Current<'_>, stream: UserStream) -> Result<bool> {
+        let mut flags = 0;
+        // SAFETY: the pointer is valid, and the stream's user vouches for it.
+        let code = unsafe { sys::cuStreamGetFlags(stream.raw(), &raw mut flags) };
+        check("cuStreamGetFlags", code)?;
+        Ok(flags & sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32 == 0)
+    }
+
     pub(super) fn compute_capability(self, device: DeviceHandle) -> Result<(i32, i32)> {
         Ok((
             self.attribute(
