@@ -10,7 +10,8 @@ use toml::de::DeValue;
 use crate::pattern::Suppression;
 use crate::size::Size;
 use crate::value::{
-    Format, HandleType, Invalid, Limits, OnOverrun, OnRace, Plain, PowerOfTwo, Records, Value,
+    Backend, Format, HandleType, Invalid, Limits, OnOverrun, OnRace, Plain, PowerOfTwo, Records,
+    Value,
 };
 
 /// A key of the configuration.
@@ -153,6 +154,9 @@ const TIB: u64 = 1 << 40;
 configuration! {
     /// Which devices take part.
     topology: Topology {
+        /// What devices are: "cuda" for GPUs, "host" for the memory of this machine, where kernels are
+        /// functions of the program. "auto": GPUs if there are any.
+        backend: Backend = "\"auto\"";
         /// Local CUDA device index = logical device rank.
         /// Empty: every index is its own rank.
         device_ranks: BTreeMap<u32, u16> = "{}", from 0, to 31;

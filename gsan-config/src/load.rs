@@ -103,8 +103,16 @@ impl Loaded {
         for assignment in &inputs.assignments {
             loaded.apply_assignment(assignment)?;
         }
-        loaded.check_ranks()?;
+        loaded.check()?;
         Ok(loaded)
+    }
+
+    /// Whether the values go together.
+    ///
+    /// # Errors
+    /// A device has a rank that the topology does not have.
+    pub fn check(&self) -> Result<(), Error> {
+        self.check_ranks()
     }
 
     /// Every key with its value's origin.

@@ -290,6 +290,18 @@ choice!(
 );
 
 choice!(
+    /// What devices are.
+    Backend {
+        /// GPUs if there are any, else the host.
+        Auto = "auto",
+        /// GPUs.
+        Cuda = "cuda",
+        /// The memory of this machine.
+        Host = "host",
+    }
+);
+
+choice!(
     /// What a race does.
     OnRace {
         /// It is reported, and the program goes on.
