@@ -1,0 +1,53 @@
+//! What needs `unsafe`: the process's end and its forks, and streams of the program.
+
+#![allow(unsafe_code, reason = "this is the crate's lowest layer")]
+
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Whether this process is a forked child of one that was watched.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+static WATCHED: Once = Once::new();
+
+extern "C" fn forked() {
+    FORKED.store(true, Relaxed);
+}
+
+extern "C" fn exits() {
+    // A panic must not cross.
+    let _ = std::panic::catch_unwind(crate::process::at_exit);
+}
+
+/// From now on forks and the exit of this process are noticed.
+pub(crate) fn watch_process() {
+    WATCHED.call_once(|| {
+        // SAFETY: `forked` stores into an atomic, which is all that a child may do; `exits` is called
+        // while the process still stands. Both live as long as this library: it is not unloaded, since
+        // it has threads.
+        let (fork, exit) = unsafe {
+            let fork = libc::pthread_atfork(None, None, Some(forked));
+            (fork, libc::atexit(exits))
+        };
+        if fork != 0 || exit != 0 {
+            tracing::warn!(
+                fork,
+                exit,
+                "forks or the exit of this process are not noticed"
+            );
+        }
+    });
+}
+
+/// Whether this process is a forked child of one that was watched.
+#[inline]
+pub(crate) fn is_forked() -> bool {
+    FORKED.load(Relaxed)
+}
+
+/// A stream that the program named.
+pub(crate) fn cuda_stream(handle: u64) -> gsan_vmm::backend::Stream {
+    // SAFETY: the program vouches for its handles, as it does with every function of CUDA's. It is told
+    // to say when a stream is gone.
+    unsafe { gsan_vmm::backend::Stream::cuda(handle) }
+}

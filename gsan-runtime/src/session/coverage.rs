@@ -1,0 +1,124 @@
+//! What was checked, and what was lost.
+
+use gsan_core::loss::{Loss, Losses};
+use gsan_vmm::backend::Device;
+use serde::Serialize;
+
+use super::Session;
+use crate::error::Result;
+
+/// What a session has done so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Usage {
+    /// Launches that were given to their streams.
+    pub launches: u64,
+    /// Launches that were begun and not given to their streams.
+    pub launches_taken_back: u64,
+    /// Launches that ran unchecked because memory for clock rows was short.
+    pub launches_unchecked: u64,
+    /// Accesses that were checked, of CTAs that have exited.
+    pub accesses: u64,
+    /// Live allocations.
+    pub allocations: u64,
+    /// Bytes of live allocations.
+    pub allocated_bytes: u64,
+    /// Bytes of live allocations without shadow.
+    pub unmanaged_bytes: u64,
+    /// How many allocations were ever handed out without shadow.
+    pub unmanaged_ever: u64,
+    /// Freed bytes that wait for their streams.
+    pub waiting_bytes: u64,
+    /// Frees that were refused.
+    pub refused_frees: u64,
+    /// How often everything was forgotten because counters were half worn.
+    pub restarts: u64,
+    /// The seed of sampling.
+    pub seed: u64,
+    /// Each limit that was met: how often, what it means, and its cure.
+    pub losses: Vec<LossLine>,
+}
+
+/// A limit that was met.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LossLine {
+    /// Its name.
+    pub loss: &'static str,
+    /// How often.
+    pub times: u64,
+    /// What happened.
+    pub meaning: String,
+    /// What to change.
+    pub cure: &'static str,
+}
+
+impl Session {
+    /// Devices that have a rank.
+    pub(super) fn devices(&self) -> impl Iterator<Item = Device> + '_ {
+        let count = self.allocator.backend().devices().len() as u32;
+        (0..count)
+            .map(Device)
+            .filter(|&device| self.ordering.rank(device).is_ok())
+    }
+
+    /// How often each limit was met. It reads memory of the devices.
+    ///
+    /// # Errors
+    /// When a device fails.
+    pub fn losses(&self) -> Result<Losses> {
+        Ok(self.counted()?.1)
+    }
+
+    /// Accesses checked, and losses.
+    fn counted(&self) -> Result<(u64, Losses)> {
+        let mut losses = Losses::default();
+        let mut accesses = 0u64;
+        for device in self.devices() {
+            let globals = self.globals(device)?;
+            accesses = accesses.saturating_add(globals.accesses.value);
+            for loss in Loss::ALL {
+                losses.add(loss, globals.losses[loss as usize]);
+            }
+        }
+        let counts = self.ordering.counts();
+        losses.add(Loss::SharedBank, counts.shared_banks);
+        losses.add(Loss::NeverWaited, counts.never_waited);
+        losses.add(Loss::Unmanaged, self.allocator.usage().unmanaged_ever);
+        Ok((accesses, losses))
+    }
+
+    /// What the session has done so far. It reads memory of the devices.
+    ///
+    /// # Errors
+    /// When a device fails.
+    pub fn usage(&self) -> Result<Usage> {
+        let (accesses, losses) = self.counted()?;
+        let memory = self.allocator.usage();
+        let counts = self.ordering.counts();
+        let line = |(loss, times): (Loss, u64)| {
+            let name = gsan_report::loss::LossName(loss);
+            LossLine {
+                loss: loss.name(),
+                times,
+                meaning: name.meaning(times),
+                cure: name.cure(),
+            }
+        };
+        Ok(Usage {
+            launches: counts.launches,
+            launches_taken_back: counts.taken_back,
+            launches_unchecked: counts.unchecked,
+            accesses,
+            allocations: memory.live as u64,
+            allocated_bytes: memory.live_bytes,
+            unmanaged_bytes: memory.unmanaged_bytes,
+            unmanaged_ever: memory.unmanaged_ever,
+            waiting_bytes: memory.waiting_bytes,
+            refused_frees: self
+                .refused_frees
+                .load(std::sync::atomic::Ordering::Relaxed),
+            restarts: counts.restarts,
+            seed: self.seed,
+            losses: losses.met().map(line).collect(),
+        })
+    }
+}

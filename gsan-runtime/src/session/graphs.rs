@@ -1,0 +1,147 @@
+//! Graphs: built by hand, and replayed.
+
+use std::sync::Arc;
+
+use gsan_sync::{NodeArguments, NodeId, Plan, PlanBuilder};
+use gsan_vmm::backend::Device;
+
+use super::{KernelLaunch, Session};
+use crate::error::{Error, Result};
+
+/// A graph that is being built. Nodes are numbered in the order in which they are added.
+pub struct GraphBuilder {
+    session: Arc<Session>,
+    builder: PlanBuilder,
+}
+
+/// A graph that can be replayed. Dropping it closes it.
+pub struct Graph {
+    session: Arc<Session>,
+    plan: Arc<Plan>,
+}
+
+/// A replay that was begun. Its stream is this thread's until it is finished; dropping it takes it back.
+pub struct Replay {
+    replay: gsan_sync::Replay,
+}
+
+impl Session {
+    /// Starts a graph whose kernels run on `device`.
+    ///
+    /// # Errors
+    /// When the device has no rank.
+    pub fn begin_graph(self: &Arc<Self>, device: Device) -> Result<GraphBuilder> {
+        Ok(GraphBuilder {
+            builder: self.ordering.begin_plan(device)?,
+            session: Arc::clone(self),
+        })
+    }
+}
+
+impl GraphBuilder {
+    /// Adds a kernel, which starts after `dependencies`, and when those in `programmatic` let it. Returns
+    /// what its launch is given.
+    ///
+    /// # Errors
+    /// When a dependency is not there, or there is no memory.
+    pub fn kernel(
+        &mut self,
+        dependencies: &[NodeId],
+        programmatic: &[NodeId],
+        launch: &KernelLaunch<'_>,
+    ) -> Result<(NodeId, NodeArguments)> {
+        let info = self.session.launch_info(launch);
+        Ok(self.builder.kernel(dependencies, programmatic, &info)?)
+    }
+
+    /// Adds a node that is no kernel: a copy, a memset, a host function.
+    ///
+    /// # Errors
+    /// When a dependency is not there.
+    pub fn other(&mut self, dependencies: &[NodeId]) -> Result<NodeId> {
+        Ok(self.builder.other(dependencies)?)
+    }
+
+    /// Adds a node that records an event at each replay.
+    ///
+    /// # Errors
+    /// When a dependency is not there.
+    pub fn record(&mut self, dependencies: &[NodeId], event: u64) -> Result<NodeId> {
+        Ok(self.builder.record(dependencies, event)?)
+    }
+
+    /// Adds a node that waits at each replay for the newest record of an event before it.
+    ///
+    /// # Errors
+    /// When a dependency is not there.
+    pub fn wait(&mut self, dependencies: &[NodeId], event: u64) -> Result<NodeId> {
+        Ok(self.builder.wait(dependencies, event)?)
+    }
+
+    /// Adds all nodes of another graph. Returns a node that comes after all of them.
+    ///
+    /// # Errors
+    /// When a dependency is not there, or the other graph is one of an earlier session.
+    pub fn child(&mut self, dependencies: &[NodeId], child: GraphBuilder) -> Result<NodeId> {
+        if !Arc::ptr_eq(&self.session, &child.session) {
+            return Err(Error::WrongOrder(
+                "the child graph is one from before a reset".into(),
+            ));
+        }
+        Ok(self.builder.child(dependencies, child.builder)?)
+    }
+
+    /// Chooses what each kernel starts with. The graph can be replayed then.
+    ///
+    /// # Errors
+    /// When there is no memory.
+    pub fn finish(self) -> Result<Graph> {
+        Ok(Graph {
+            plan: self.builder.finish()?,
+            session: self.session,
+        })
+    }
+}
+
+impl Graph {
+    /// Begins a replay on a stream, which is this thread's until [`Replay::finish`].
+    ///
+    /// # Errors
+    /// When the graph is closed or in flight, the stream is not there or has an unfinished launch of this
+    /// thread, or the device fails.
+    pub fn begin_replay(&self, device: Device, stream: u64) -> Result<Replay> {
+        let begin = |key| self.plan.begin_replay(key);
+        let replay = self.session.with_stream(device, stream, begin)?;
+        Ok(Replay { replay })
+    }
+
+    /// Gives the graph up. Nobody replays it any more.
+    ///
+    /// # Errors
+    /// When it was closed, or is still running.
+    pub fn close(&self) -> Result<()> {
+        Ok(self.plan.close()?)
+    }
+
+    /// How many kernels it launches.
+    pub fn kernels(&self) -> usize {
+        self.plan.kernels()
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        // What is still running keeps its memory until it is done.
+        let _ = self.plan.close();
+    }
+}
+
+impl Replay {
+    /// The graph was given to its stream (`submitted`), or failed and never will be.
+    ///
+    /// # Errors
+    /// When it was finished before, or the device fails.
+    pub fn finish(&mut self, submitted: bool) -> Result<()> {
+        Ok(self.replay.finish(submitted)?)
+    }
+}

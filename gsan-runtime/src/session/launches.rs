@@ -1,0 +1,86 @@
+//! Launches.
+
+use gsan_sync::LaunchInfo;
+use gsan_vmm::backend::Device;
+
+use super::Session;
+use crate::error::Result;
+
+/// A launch, as the program makes it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KernelLaunch<'a> {
+    /// The kernel's name; empty if it is not known.
+    pub kernel: &'a str,
+    /// The grid, in CTAs.
+    pub grid: [u32; 3],
+    /// The size of a CTA, in threads.
+    pub block: [u32; 3],
+    /// Launched with the programmatic attribute.
+    pub programmatic: bool,
+    /// The kernel contains synchronisation that nobody reports.
+    pub opaque: bool,
+}
+
+/// A launch that was begun. Its stream is this thread's until it is finished; dropping it takes it back.
+pub struct Launch {
+    launch: gsan_sync::Launch,
+}
+
+impl Launch {
+    /// Where the kernel finds the descriptors; 0: it runs unchecked.
+    pub fn table(&self) -> u64 {
+        self.launch.table()
+    }
+
+    /// The kernel's launch index.
+    pub fn index(&self) -> u64 {
+        self.launch.index()
+    }
+
+    /// Its number on its device.
+    pub fn number(&self) -> u32 {
+        self.launch.number()
+    }
+
+    /// The launch was given to its stream (`submitted`), or failed and never will be.
+    ///
+    /// # Errors
+    /// When it was finished before.
+    pub fn finish(&mut self, submitted: bool) -> Result<()> {
+        self.launch.finish(submitted)?;
+        Ok(())
+    }
+}
+
+impl Session {
+    /// Begins a launch on a stream, which is this thread's until [`Launch::finish`].
+    ///
+    /// # Errors
+    /// When the stream is not there, a launch of this thread on it is unfinished, or the device fails.
+    pub fn begin_launch(
+        &self,
+        device: Device,
+        stream: u64,
+        launch: &KernelLaunch<'_>,
+    ) -> Result<Launch> {
+        let info = self.launch_info(launch);
+        let begin = |key| self.ordering.begin_launch(key, &info);
+        let launch = self.with_stream(device, stream, begin)?;
+        Ok(Launch { launch })
+    }
+
+    /// The name of the kernel with a number, as launches carry it.
+    pub fn kernel_name(&self, number: u32) -> Option<std::sync::Arc<str>> {
+        self.kernels.name(number)
+    }
+
+    /// What the ordering is told of a launch.
+    pub(super) fn launch_info(&self, launch: &KernelLaunch<'_>) -> LaunchInfo {
+        LaunchInfo {
+            kernel: self.kernels.number(launch.kernel, |_, _| {}),
+            grid: launch.grid,
+            programmatic: launch.programmatic,
+            opaque: launch.opaque,
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The layout of the state region, for those who look into it.
+
+use std::mem::offset_of;
+
+use gsan_core::layout::{GlobalState, limits};
+use gsan_vmm::STATE_STRIDE;
+use gsan_vmm::backend::Device;
+use serde_json::{Value, json};
+
+use super::Session;
+use crate::error::Result;
+
+impl Session {
+    /// The start of a device's state region, as it is now. It reads memory of the device.
+    pub(super) fn globals(&self, device: Device) -> Result<GlobalState> {
+        let mut globals: GlobalState = bytemuck::Zeroable::zeroed();
+        let base = self.ordering.state_region(device)?;
+        let bytes = bytemuck::bytes_of_mut(&mut globals);
+        self.allocator.backend().read(device, base, bytes)?;
+        Ok(globals)
+    }
+
+    /// Version, offsets and sizes of the state region of the first device; those of the others are the
+    /// same.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn layout(&self) -> Result<Value> {
+        let globals = self.globals(Device(0))?;
+        let space = self.allocator.space();
+        let offsets = globals.offsets;
+        Ok(json!({
+            "version": limits::VERSION,
+            "stride": STATE_STRIDE,
+            "global_state_bytes": size_of::<GlobalState>(),
+            "accesses": offset_of!(GlobalState, accesses),
+            "losses": offset_of!(GlobalState, losses),
+            "reserve": { "base": space.base(), "bytes": space.reserve(), "records": space.records().count() },
+            "topology": {
+                "devices": globals.constants.devices,
+                "sms": globals.sms,
+                "slots_per_sm": globals.slots_per_sm,
+                "slots": globals.constants.slots,
+                "banks_per_device": globals.constants.banks,
+                "ids": globals.ids,
+                "ids_per_device": globals.constants.share,
+            },
+            "counts": {
+                "publications": globals.publications,
+                "snapshots": globals.snapshots,
+                "private_clocks": globals.private_clocks,
+                "segments": globals.segments,
+                "segment_entries": globals.segment_entries,
+                "clock_bytes": globals.clock_bytes,
+            },
+            "offsets": {
+                "slot_masks": offsets.slot_masks,
+                "high_water": offsets.high_water,
+                "epochs": offsets.epochs,
+                "starts": offsets.starts,
+                "history": offsets.history,
+                "threads": offsets.threads,
+                "launches": offsets.launches,
+                "publications": offsets.publications,
+                "checkpoints": offsets.checkpoints,
+                "checkpoint_epochs": offsets.checkpoint_epochs,
+                "snapshot_states": offsets.snapshot_states,
+                "snapshots": offsets.snapshots,
+                "private_taken": offsets.private_taken,
+                "private_clocks": offsets.private_clocks,
+                "sites": offsets.sites,
+                "site_texts": offsets.site_texts,
+                "kernels": offsets.kernels,
+                "kernel_texts": offsets.kernel_texts,
+                "site_keys": offsets.site_keys,
+                "race_filter": offsets.race_filter,
+                "rows": offsets.rows,
+                "end": offsets.end,
+            },
+        }))
+    }
+}
