@@ -12,7 +12,7 @@ CTAS = 64
 def fill(out, each, value, B: tl.constexpr):
     p = tl.program_id(0)
     i = tl.arange(0, B)
-    v = (i * 0 + value).to(out.dtype.element_ty)
+    v = (i * 0 + value).to(tl.float32).to(out.dtype.element_ty)
     tl.store(out + p * 7 + i, v, i < each)  # @store
 
 
