@@ -1,5 +1,6 @@
 //! Build, test and release chores: `cargo xtask --help`.
 
+mod abi;
 mod bench;
 mod cargo;
 mod ci;
