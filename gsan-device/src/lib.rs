@@ -20,6 +20,9 @@
 //! - A built library carries no module flags, which would clash with those of the kernel it is
 //!   linked into, and follows from the sources alone: `cargo xtask device --check`.
 
+#[cfg(feature = "host")]
+pub mod host;
+
 use gsan_core::address::Records;
 
 /// Where a library keeps the state of a CTA.

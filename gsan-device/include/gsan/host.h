@@ -16,8 +16,10 @@
 #endif
 
 #define GSAN_DEVICE inline
+#ifndef GSAN_API
 #define GSAN_API extern "C"
 #define GSAN_INLINE_API extern "C"
+#endif
 #define GSAN_COLD __attribute__((noinline)) inline
 
 namespace gsan::host {
