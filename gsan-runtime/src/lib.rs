@@ -5,7 +5,7 @@
 //!   the host's own memory. Allocations, streams, launches, events, graphs and groups go through it;
 //! - the process's one session ([`process`]): how it is configured, started, reset and finished, and what
 //!   becomes of it in a forked child;
-//! - kernels as functions of the host (`host`), which show races without a GPU.
+//! - kernels as functions of the host ([`host`]), which show races without a GPU.
 //!
 //! # Must never know
 //! How a program calls it (the C ABI translates), how a report is drawn, what a record or a clock is.
@@ -19,6 +19,7 @@
 #![deny(unsafe_code)]
 
 pub mod error;
+pub mod host;
 mod lowest;
 pub mod process;
 pub mod session;

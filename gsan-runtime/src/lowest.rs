@@ -1,9 +1,12 @@
-//! What needs `unsafe`: the process's end and its forks, and streams of the program.
+//! What needs `unsafe`: the process's end and its forks, streams of the program, and CTAs that run as
+//! functions.
 
 #![allow(unsafe_code, reason = "this is the crate's lowest layer")]
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use crate::host::Kernel;
 
 /// Whether this process is a forked child of one that was watched.
 static FORKED: AtomicBool = AtomicBool::new(false);
@@ -50,4 +53,15 @@ pub(crate) fn cuda_stream(handle: u64) -> gsan_vmm::backend::Stream {
     // SAFETY: the program vouches for its handles, as it does with every function of CUDA's. It is told
     // to say when a stream is gone.
     unsafe { gsan_vmm::backend::Stream::cuda(handle) }
+}
+
+/// Starts CTA number `cta` of a launch on an SM that the launch has taken.
+pub(crate) fn start_cta(kernel: &Kernel, sm: u32, cta: u64) -> gsan_device::host::Cta {
+    let records = kernel.surroundings.allocator.space().records();
+    let launch = (kernel.table, kernel.index);
+    // SAFETY: `globals` is the state region of a device of the host backend, which the ordering has set up
+    // for these cells and does not give back while streams have work; the launch is such work. Shadow of
+    // live allocations is mapped; the CTA names no others. The ring is the process's part, which is never
+    // given back.
+    unsafe { gsan_device::host::Cta::start(kernel.globals, records, sm, launch, cta) }
 }

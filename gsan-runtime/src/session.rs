@@ -2,13 +2,14 @@
 //!
 //! `machine` chooses GPUs or the host's own memory, `topology` turns the configuration into the settings
 //! of the layers below. The rest is one file for each group of calls: `memory`, `streams`, `launches`,
-//! `order` (events, waits and memory that is handed out again), `graphs`, `groups`, `sharing`,
+//! `host_kernels`, `order` (events, waits and memory that is handed out again), `graphs`, `groups`, `sharing`,
 //! `coverage` (what was checked and what was lost), `decode` (what shadow and state say) and `layout`.
 
 mod coverage;
 mod decode;
 mod graphs;
 mod groups;
+mod host_kernels;
 mod kernels;
 mod launches;
 mod layout;
@@ -39,6 +40,8 @@ pub use sharing::Meeting;
 
 /// A session.
 pub struct Session {
+    /// Goes first: its threads use all the rest.
+    host: Option<host_kernels::HostMachine>,
     config: Config,
     /// The seed of sampling, as reports say it.
     seed: u64,
@@ -69,6 +72,7 @@ impl Session {
         let configuration = Configuration::new(settings, Arc::clone(&allocator), kernels);
         let ordering = configuration.ordering("the session")?;
         Ok(Session {
+            host: host_kernels::HostMachine::new(&machine, &allocator),
             config,
             seed,
             machine,

@@ -84,20 +84,4 @@ impl Machine {
             }
         }
     }
-
-    /// The host's memory, if that is what devices are.
-    ///
-    /// # Errors
-    /// When they are GPUs.
-    pub(crate) fn as_host(&self) -> Result<&Arc<HostBackend>> {
-        match self {
-            Machine::Host(backend) => Ok(backend),
-            #[cfg(feature = "cuda")]
-            Machine::Cuda(_) => Err(Error::Unsupported(
-                "host kernels run on the host backend only: set topology.backend = \"host\" \
-                 (GSAN_TOPOLOGY_BACKEND=host)"
-                    .into(),
-            )),
-        }
-    }
 }

@@ -1,4 +1,6 @@
 //! Events, waits, and memory that the program's own allocator hands out again.
+//!
+//! With GPUs these calls tell what CUDA was told. On the host backend, which has no driver, they do it, too.
 
 use gsan_sync::Edge;
 use gsan_vmm::backend::Device;
@@ -12,7 +14,14 @@ impl Session {
     /// # Errors
     /// When the stream is not there, or a launch of this thread on it is unfinished.
     pub fn event_recorded(&self, event: u64, device: Device, stream: u64) -> Result<()> {
-        self.with_stream(device, stream, |key| self.ordering.record_event(event, key))
+        self.with_stream(device, stream, |key| self.ordering.record_event(event, key))?;
+        if let Some(host) = &self.host {
+            let (key, queue) = (self.key(device, stream), self.queue(stream));
+            host.order.wait_implicitly(&host.backend, key, queue)?;
+            host.order.record(&host.backend, event, device, queue)?;
+            host.runner.ring();
+        }
+        Ok(())
     }
 
     /// A stream waits for the newest record of an event. For one that was never recorded there is
@@ -21,17 +30,33 @@ impl Session {
     /// # Errors
     /// When the stream is not there, or a launch of this thread on it is unfinished.
     pub fn event_waited(&self, event: u64, device: Device, stream: u64) -> Result<Edge> {
-        self.with_stream(device, stream, |key| self.ordering.wait_event(key, event))
+        let edge = self.with_stream(device, stream, |key| self.ordering.wait_event(key, event))?;
+        if let Some(host) = &self.host {
+            let queue = self.queue(stream);
+            host.order.wait_event(&host.backend, event, device, queue)?;
+            host.runner.ring();
+        }
+        Ok(edge)
     }
 
     /// An event was destroyed.
     pub fn event_forgotten(&self, event: u64) {
         self.ordering.forget_event(event);
+        if let Some(host) = &self.host {
+            host.order.forget_event(&host.backend, event);
+        }
     }
 
-    /// The host waited for an event, or a query said that it has happened.
-    pub fn event_synchronized(&self, event: u64) -> Edge {
-        self.ordering.synchronize_event(event)
+    /// The host waited for an event, or a query said that it has happened. On the host backend it waits.
+    ///
+    /// # Errors
+    /// On the host backend when a kernel waits.
+    pub fn event_synchronized(&self, event: u64) -> Result<Edge> {
+        if let Some(host) = &self.host {
+            host.order
+                .synchronize_event(&host.backend, &host.runner, event)?;
+        }
+        Ok(self.ordering.synchronize_event(event))
     }
 
     /// A stream waits for what another one of its device was given so far.
@@ -41,10 +66,16 @@ impl Session {
     pub fn stream_waited(&self, device: Device, waiting: u64, awaited: u64) -> Result<()> {
         // Makes both known.
         self.known(device, awaited)?;
-        let awaited = self.key(device, awaited);
-        self.with_stream(device, waiting, |key| {
-            self.ordering.wait_stream(key, awaited)
-        })
+        let awaited_key = self.key(device, awaited);
+        let wait = |key| self.ordering.wait_stream(key, awaited_key);
+        self.with_stream(device, waiting, wait)?;
+        if let Some(host) = &self.host {
+            let (waiting, awaited) = (self.queue(waiting), self.queue(awaited));
+            host.order
+                .wait_stream(&host.backend, device, waiting, awaited)?;
+            host.runner.ring();
+        }
+        Ok(())
     }
 
     /// The host waited for a stream, or a query said that it is done.
@@ -52,6 +83,17 @@ impl Session {
     /// # Errors
     /// When the stream is not there, or a launch of this thread on it is unfinished.
     pub fn stream_synchronized(&self, device: Device, stream: u64) -> Result<()> {
+        // What the host has waited for it knows: before that it would be told too early.
+        if let Some(host) = &self.host {
+            self.known(device, stream)?;
+            host.runner.ring();
+            host.order.synchronize_stream(
+                &host.backend,
+                &host.runner,
+                device,
+                self.queue(stream),
+            )?;
+        }
         self.with_stream(device, stream, |key| self.ordering.synchronize_stream(key))
     }
 
@@ -60,6 +102,10 @@ impl Session {
     /// # Errors
     /// When the device has no rank, or a launch of this thread is unfinished.
     pub fn device_synchronized(&self, device: Device) -> Result<()> {
+        if let Some(host) = &self.host {
+            host.runner.ring();
+            host.order.synchronize_device(&host.backend, device)?;
+        }
         self.ordering.device_is_idle(device)?;
         Ok(())
     }
@@ -105,6 +151,9 @@ impl Session {
     /// Makes a stream known.
     pub(super) fn known(&self, device: Device, stream: u64) -> Result<()> {
         let key = self.key(device, stream);
+        if self.host.is_some() {
+            self.exists(key)?;
+        }
         match self.ordering.knows_stream(key) {
             true => Ok(()),
             false => self.open(key, stream),

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gsan_sync::{StreamKey, StreamKind};
 use gsan_vmm::backend::{Device, Stream as Queue};
@@ -75,20 +75,48 @@ impl Session {
         call: impl Fn(StreamKey) -> std::result::Result<R, gsan_sync::Error>,
     ) -> Result<R> {
         let key = self.key(device, handle);
-        match call(key) {
+        if self.host.is_some() {
+            self.exists(key)?;
+        }
+        let done = match call(key) {
             Err(gsan_sync::Error::UnknownStream(unknown)) if unknown == key => {
                 self.open(key, handle)?;
-                Ok(call(key)?)
+                call(key)?
             }
-            other => Ok(other?),
+            other => other?,
+        };
+        if let Some(host) = &self.host {
+            // The call may have given the stream something.
+            host.runner.ring();
         }
+        Ok(done)
+    }
+
+    /// Whether a stream of the host backend is there: its handle may be stale.
+    pub(super) fn exists(&self, key: StreamKey) -> Result<()> {
+        if key.handle == 0 || key.handle >= THREADS {
+            return Ok(());
+        }
+        match self.host_streams().contains_key(&key) {
+            true => Ok(()),
+            false => Err(no_stream(key, key.handle)),
+        }
+    }
+
+    fn host_streams(&self) -> MutexGuard<'_, FxHashMap<StreamKey, StreamKind>> {
+        let streams = self.streams.host.lock();
+        streams.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes a stream known.
     pub(super) fn open(&self, key: StreamKey, handle: u64) -> Result<()> {
         let kind = self.kind(key, handle)?;
-        let opened = self.ordering.open_stream(key, self.queue(handle), kind);
-        match opened {
+        let queue = self.queue(handle);
+        if let Some(host) = &self.host {
+            host.runner.serve(key.device, queue)?;
+            host.order.opened(key, queue, kind);
+        }
+        match self.ordering.open_stream(key, queue, kind) {
             // Another thread was faster.
             Err(gsan_sync::Error::StreamDiffers(_)) if self.ordering.knows_stream(key) => Ok(()),
             other => Ok(other?),
@@ -118,12 +146,8 @@ impl Session {
                 })
             }
             Machine::Host(_) => {
-                let streams = self.streams.host.lock();
-                let streams = streams.unwrap_or_else(PoisonError::into_inner);
-                streams
-                    .get(&key)
-                    .copied()
-                    .ok_or_else(|| no_stream(key, handle))
+                let kind = self.host_streams().get(&key).copied();
+                kind.ok_or_else(|| no_stream(key, handle))
             }
         }
     }
@@ -133,7 +157,7 @@ impl Session {
     /// # Errors
     /// When devices are GPUs, or there is no such device.
     pub fn create_host_stream(&self, device: Device, blocking: bool) -> Result<u64> {
-        self.machine.as_host()?;
+        self.as_host()?;
         self.device(device.0 as i32)?;
         let handle = NEXT_HOST_STREAM.fetch_add(1, Relaxed);
         let key = StreamKey { device, handle };
@@ -141,12 +165,7 @@ impl Session {
             true => StreamKind::Blocking,
             false => StreamKind::NonBlocking,
         };
-        let mut streams = self
-            .streams
-            .host
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        streams.insert(key, kind);
+        self.host_streams().insert(key, kind);
         Ok(handle)
     }
 
@@ -155,15 +174,14 @@ impl Session {
     /// # Errors
     /// When there is no such stream.
     pub fn destroy_host_stream(&self, device: Device, handle: u64) -> Result<()> {
-        self.machine.as_host()?;
+        let host = self.as_host()?;
         let key = StreamKey { device, handle };
-        let mut streams = self
-            .streams
-            .host
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let removed = streams.remove(&key);
-        removed.map(drop).ok_or_else(|| no_stream(key, handle))
+        if self.host_streams().remove(&key).is_none() {
+            return Err(no_stream(key, handle));
+        }
+        host.order.closed(key);
+        host.runner.release(device, self.queue(handle));
+        Ok(())
     }
 }
 

@@ -1,0 +1,6 @@
+//! Sessions on the host backend: no GPU is needed.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod kernels;
+mod machine;
