@@ -10,12 +10,14 @@
 use std::fmt;
 use std::os::fd::OwnedFd;
 
+mod capture;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 pub mod host;
 mod intervals;
 mod pinned;
 
+pub use capture::{CaptureStatus, Captured, CapturedNode, Dependency, NodeKind};
 pub use pinned::Pinned;
 
 /// A device of this process, by its local number: the ordinal of the CUDA driver.
@@ -336,5 +338,29 @@ pub trait Backend: Send + Sync {
     fn wait_on(&self, device: Device, stream: Stream, fence: FenceId) -> Result<()> {
         let reason = format!("{stream:?} of {device} cannot wait for {fence:?}");
         Err(BackendError::new("wait_on", Failure::NotSupported, reason))
+    }
+
+    /// Whether `stream` is being captured into a graph. It costs little: every launch asks.
+    ///
+    /// # Errors
+    /// When the stream is not one of this backend, or the driver fails.
+    fn capture_status(&self, device: Device, stream: Stream) -> Result<CaptureStatus> {
+        let _ = (device, stream);
+        Ok(CaptureStatus::None)
+    }
+
+    /// What the capture that `stream` takes part in holds, apart from nodes that `is_known` knows by
+    /// their handles and what comes before those.
+    ///
+    /// # Errors
+    /// When the stream is not one of this backend, or the driver fails.
+    fn captured(
+        &self,
+        device: Device,
+        stream: Stream,
+        is_known: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Captured> {
+        let _ = (device, stream, is_known);
+        Ok(Captured::default())
     }
 }

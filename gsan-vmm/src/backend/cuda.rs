@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::intervals::Intervals;
 use super::{
-    Backend, BackendError, Device, DeviceInfo, Failure, FenceId, FreeMemory, HandleKind, MemoryId,
-    Pinned, Queue, Result, SharedHandle, Stream,
+    Backend, BackendError, CaptureStatus, Captured, Device, DeviceInfo, Failure, FenceId,
+    FreeMemory, HandleKind, MemoryId, Pinned, Queue, Result, SharedHandle, Stream,
 };
 use calls::{
     Context, Current, DeviceHandle, Driver, Event, Function, OwnStream, Physical, Registration,
@@ -499,5 +499,39 @@ impl Backend for CudaBackend {
                 Err(BackendError::new(CALL, Failure::NotSupported, reason))
             }
         }
+    }
+
+    fn capture_status(&self, _device: Device, stream: Stream) -> Result<CaptureStatus> {
+        let stream = user_stream("cuStreamIsCapturing", stream)?;
+        self.driver.capture_status(stream)
+    }
+
+    fn captured(
+        &self,
+        device: Device,
+        stream: Stream,
+        is_known: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Captured> {
+        const CALL: &str = "cuStreamGetCaptureInfo";
+        let stream = user_stream(CALL, stream)?;
+        let status = self.driver.capture_status(stream)?;
+        if !matches!(status, CaptureStatus::Active(_)) {
+            return Ok(Captured {
+                status,
+                ..Captured::default()
+            });
+        }
+        let context = &self.context(device)?.context;
+        let _current = self.driver.enter_stream(stream, context)?;
+        let ends = self.driver.capture_ends(stream)?;
+        // SAFETY: the nodes are those of a capture that goes on, whose graph the driver keeps until
+        // the stream's user ends it, which is a call about the stream.
+        let look = |node| unsafe { self.driver.graph_node(node) };
+        let nodes = super::capture::walk(&ends, is_known, look)?;
+        Ok(Captured {
+            status,
+            ends,
+            nodes,
+        })
     }
 }

@@ -17,13 +17,15 @@ use rustix::io::Errno;
 
 use super::intervals::Intervals;
 use super::{
-    Backend, BackendError, Device, DeviceInfo, Failure, FenceId, FreeMemory, HandleKind, MemoryId,
-    Pinned, Queue, Result, SharedHandle, Stream,
+    Backend, BackendError, CaptureStatus, Captured, Device, DeviceInfo, Failure, FenceId,
+    FreeMemory, HandleKind, MemoryId, Pinned, Queue, Result, SharedHandle, Stream,
 };
 
+mod captures;
 mod pages;
 mod queues;
 
+use captures::Captures;
 pub use pages::View;
 pub use queues::Stepped;
 use queues::{Queues, Work};
@@ -66,6 +68,7 @@ pub struct HostBackend {
     granularity: u64,
     tables: Mutex<Tables>,
     queues: Mutex<Queues>,
+    captures: Captures,
     /// Notified when work of a stream is done.
     progress: Condvar,
 }
@@ -206,6 +209,7 @@ impl HostBackend {
                 ..Tables::default()
             }),
             queues: Mutex::default(),
+            captures: Captures::default(),
             progress: Condvar::new(),
         })
     }
@@ -608,6 +612,19 @@ impl Backend for HostBackend {
         self.device("wait_on", device)?;
         let (key, target) = self.fence_target(fence)?;
         self.push(device, stream, Work::Wait(key, target))
+    }
+
+    fn capture_status(&self, device: Device, stream: Stream) -> Result<CaptureStatus> {
+        self.status_of(device, stream)
+    }
+
+    fn captured(
+        &self,
+        device: Device,
+        stream: Stream,
+        is_known: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Captured> {
+        self.captured_by(device, stream, is_known)
     }
 }
 

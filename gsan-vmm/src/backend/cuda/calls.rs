@@ -11,10 +11,16 @@ use std::ptr;
 use cudarc::driver::sys;
 use sys::CUdevice_attribute_enum as Attribute;
 
-use super::super::{BackendError, Failure, HandleKind, Result, SharedHandle};
+use super::super::{
+    BackendError, CaptureStatus, CapturedNode, Dependency, Failure, HandleKind, NodeKind, Result,
+    SharedHandle,
+};
 
 /// The oldest driver whose functions are all there: CUDA 11.4.
 const OLDEST: i32 = 11040;
+
+/// The oldest driver that tells programmatic edges of graphs from others: CUDA 12.3.
+const EDGE_DATA: i32 = 12030;
 
 /// The driver's library, loaded and initialised.
 #[derive(Clone, Copy, Debug)]
@@ -534,6 +540,153 @@ impl Driver {
             sys::cuEventRecord(event.0, stream.raw())
         })?;
         Ok(Some(event))
+    }
+
+    /// Whether a stream is being captured.
+    pub(super) fn capture_status(self, stream: UserStream) -> Result<CaptureStatus> {
+        // The legacy stream is never captured.
+        if stream.0 < 2 {
+            return Ok(CaptureStatus::None);
+        }
+        let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        // SAFETY: the pointer is valid, and the stream's user vouches for it.
+        let code = unsafe { sys::cuStreamIsCapturing(stream.raw(), &raw mut status) };
+        check("cuStreamIsCapturing", code)?;
+        if status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE {
+            return Ok(match status {
+                sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE => CaptureStatus::None,
+                _ => CaptureStatus::Invalid,
+            });
+        }
+        let mut id = 0;
+        // SAFETY: the pointers are valid or null, and the stream's user vouches for it.
+        let code = unsafe {
+            sys::cuStreamGetCaptureInfo_v2(
+                stream.raw(),
+                &raw mut status,
+                &raw mut id,
+                ptr::null_mut(),
+                ptr::null_mut(),
+                ptr::null_mut(),
+            )
+        };
+        check("cuStreamGetCaptureInfo", code)?;
+        Ok(CaptureStatus::Active(id))
+    }
+
+    /// The nodes that the next one of a captured stream comes after.
+    pub(super) fn capture_ends(self, stream: UserStream) -> Result<Vec<u64>> {
+        let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        let (mut id, mut count) = (0, 0);
+        let (mut nodes, mut edges) = (ptr::null(), ptr::null());
+        // SAFETY: the pointers are valid or null, and the stream's user vouches for it.
+        let code = unsafe {
+            if self.version()? >= EDGE_DATA {
+                sys::cuStreamGetCaptureInfo_v3(
+                    stream.raw(),
+                    &raw mut status,
+                    &raw mut id,
+                    ptr::null_mut(),
+                    &raw mut nodes,
+                    // Without a place for it, an edge that has data is an error.
+                    &raw mut edges,
+                    &raw mut count,
+                )
+            } else {
+                sys::cuStreamGetCaptureInfo_v2(
+                    stream.raw(),
+                    &raw mut status,
+                    &raw mut id,
+                    ptr::null_mut(),
+                    &raw mut nodes,
+                    &raw mut count,
+                )
+            }
+        };
+        check("cuStreamGetCaptureInfo", code)?;
+        if nodes.is_null() {
+            return Ok(Vec::new());
+        }
+        // SAFETY: the driver returned an array of as many nodes, which is valid until the next call
+        // about the stream: its user makes none meanwhile.
+        let nodes = unsafe { std::slice::from_raw_parts(nodes, count) };
+        let number = |node: &sys::CUgraphNode| node.expose_provenance() as u64;
+        Ok(nodes.iter().map(number).collect())
+    }
+
+    /// A node of a graph.
+    ///
+    /// # Safety
+    /// The node must be one that the driver returned, of a graph that lives.
+    pub(super) unsafe fn graph_node(self, node: u64) -> Result<CapturedNode> {
+        let handle: sys::CUgraphNode = ptr::with_exposed_provenance_mut(node as usize);
+        // A newer driver may say what the type does not have.
+        let mut kind = 0u32;
+        // SAFETY: the caller vouches for the node; the pointer is valid for a C enum.
+        let code = unsafe { sys::cuGraphNodeGetType(handle, (&raw mut kind).cast()) };
+        check("cuGraphNodeGetType", code)?;
+        use sys::CUgraphNodeType_enum as Type;
+        let mut event = ptr::null_mut();
+        let kind = if kind == Type::CU_GRAPH_NODE_TYPE_KERNEL as u32 {
+            NodeKind::Kernel
+        } else if kind == Type::CU_GRAPH_NODE_TYPE_GRAPH as u32 {
+            NodeKind::Graph
+        } else if kind == Type::CU_GRAPH_NODE_TYPE_EVENT_RECORD as u32 {
+            // SAFETY: it is such a node; the pointer is valid.
+            let code = unsafe { sys::cuGraphEventRecordNodeGetEvent(handle, &raw mut event) };
+            check("cuGraphEventRecordNodeGetEvent", code)?;
+            NodeKind::RecordEvent(event.addr() as u64)
+        } else if kind == Type::CU_GRAPH_NODE_TYPE_WAIT_EVENT as u32 {
+            // SAFETY: it is such a node; the pointer is valid.
+            let code = unsafe { sys::cuGraphEventWaitNodeGetEvent(handle, &raw mut event) };
+            check("cuGraphEventWaitNodeGetEvent", code)?;
+            NodeKind::WaitEvent(event.addr() as u64)
+        } else {
+            NodeKind::Other
+        };
+        Ok(CapturedNode {
+            node,
+            kind,
+            dependencies: self.dependencies(handle)?,
+        })
+    }
+
+    /// What a node that the caller has vouched for comes after.
+    fn dependencies(self, node: sys::CUgraphNode) -> Result<Vec<Dependency>> {
+        const CALL: &str = "cuGraphNodeGetDependencies";
+        let with_data = self.version()? >= EDGE_DATA;
+        let ask =
+            |nodes: *mut sys::CUgraphNode, edges: *mut sys::CUgraphEdgeData, count: &mut usize| {
+                // SAFETY: the arrays are null or have as many elements as `count` says; the caller
+                // vouches for the node.
+                check(CALL, unsafe {
+                    match with_data {
+                        true => sys::cuGraphNodeGetDependencies_v2(node, nodes, edges, count),
+                        false => sys::cuGraphNodeGetDependencies(node, nodes, count),
+                    }
+                })
+            };
+        let mut count = 0;
+        ask(ptr::null_mut(), ptr::null_mut(), &mut count)?;
+        let mut nodes = vec![ptr::null_mut(); count];
+        let plain = sys::CUgraphEdgeData {
+            from_port: 0,
+            to_port: 0,
+            type_: 0,
+            reserved: [0; 5],
+        };
+        let mut edges = vec![plain; count];
+        if count > 0 {
+            ask(nodes.as_mut_ptr(), edges.as_mut_ptr(), &mut count)?;
+        }
+        let programmatic = sys::CUgraphDependencyType::CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC as u32;
+        let pairs = nodes.iter().zip(&edges).take(count);
+        Ok(pairs
+            .map(|(node, edge)| Dependency {
+                node: node.expose_provenance() as u64,
+                programmatic: u32::from(edge.type_) == programmatic,
+            })
+            .collect())
     }
 
     /// Fills mapped device memory once `stream` gets there.

@@ -11,7 +11,7 @@ use std::sync::{MutexGuard, PoisonError};
 use super::{Device, HostBackend, OWN_STREAM, Result, Stream, invalid, stream_number};
 use crate::backend::{BackendError, Failure, FenceId};
 
-type Key = (Device, u64);
+pub(super) type Key = (Device, u64);
 
 /// A piece of work.
 pub(super) enum Work {
@@ -113,6 +113,7 @@ impl HostBackend {
 
     pub(super) fn push(&self, device: Device, stream: Stream, work: Work) -> Result<()> {
         let key = key("enqueue", device, stream)?;
+        self.refuse_captured("enqueue", key)?;
         let hold = {
             let mut queues = self.queues();
             // Under this lock, so that counts and queues have the same order.
@@ -226,7 +227,7 @@ impl Drop for Done<'_> {
     }
 }
 
-fn key(call: &'static str, device: Device, stream: Stream) -> Result<Key> {
+pub(super) fn key(call: &'static str, device: Device, stream: Stream) -> Result<Key> {
     let number = stream_number(stream)
         .ok_or_else(|| invalid(call, "a CUDA stream was given to the host backend"))?;
     Ok((device, number))
