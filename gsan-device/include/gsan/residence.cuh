@@ -53,7 +53,10 @@ GSAN_DEVICE bool enter(Cta cta, u32 records, const void* table, u64 index) {
   Region region = cta.region;
   if (table == nullptr || !region.is_ready(records)) return false;
 
-  const gsan_launch_descriptor* launch = copy(descriptor(region, table, index));
+  const gsan_launch_descriptor* found = descriptor(region, table, index);
+  // A graph's launch that the host has not described yet.
+  if (found->state == 0) return false;
+  const gsan_launch_descriptor* launch = copy(found);
   auto shared = reinterpret_cast<gsan_launch_state*>(launch->state);
   state->descriptor = reinterpret_cast<u64>(launch);
   state->state = launch->state;
