@@ -105,6 +105,23 @@ pub enum Error {
     /// The graph was closed or became part of another one.
     #[error("the graph {0} and cannot be used any more")]
     GraphGone(&'static str),
+    /// The stream is being captured.
+    #[error(
+        "stream {:#x} of {} is being captured, and {what} cannot become part of a graph", .key.handle,
+        .key.device
+    )]
+    Captured {
+        /// The stream.
+        key: StreamKey,
+        /// What it was to be given.
+        what: &'static str,
+    },
+    /// A launch was said to be captured, and the capture holds no new kernel.
+    #[error(
+        "the capture of stream {:#x} of {} holds no new kernel after a launch: it was given to another \
+         stream, or the capture was ended before the launch was finished", .0.handle, .0.device
+    )]
+    NotCaptured(StreamKey),
     /// The replay was finished before.
     #[error("this replay was finished already")]
     ReplayFinished,

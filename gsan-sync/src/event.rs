@@ -59,23 +59,31 @@ impl Events {
 }
 
 impl Ordering {
-    /// An event was recorded on a stream. Whoever waited for an earlier record is not affected.
+    /// An event was recorded on a stream. Whoever waited for an earlier record is not affected. To be
+    /// called after the driver's call: if the stream is being captured, the capture says what it was.
     ///
     /// # Errors
     /// When the stream is not known, or a launch of this thread on it is unfinished.
     pub fn record_event(&self, event: u64, key: StreamKey) -> Result<(), Error> {
         let stream = self.inner.stream(key)?;
+        if self.inner.note_captured(&stream)? {
+            return Ok(());
+        }
         let knowledge = self.inner.knowledge(&stream)?;
         self.inner.events.set(event, knowledge);
         Ok(())
     }
 
-    /// A stream waits for the newest record of an event.
+    /// A stream waits for the newest record of an event. To be called after the driver's call: by it, a
+    /// stream may become part of a capture, which knows the edge.
     ///
     /// # Errors
     /// When the stream is not known, or a launch of this thread on it is unfinished.
     pub fn wait_event(&self, key: StreamKey, event: u64) -> Result<Edge, Error> {
         let stream = self.inner.stream(key)?;
+        if self.inner.note_captured(&stream)? {
+            return Ok(Edge::Added);
+        }
         let Some(recorded) = self.inner.events.get(event) else {
             return Ok(Edge::NeverRecorded);
         };
@@ -90,6 +98,9 @@ impl Ordering {
     pub fn wait_stream(&self, waiting: StreamKey, awaited: StreamKey) -> Result<(), Error> {
         let waiting = self.inner.stream(waiting)?;
         let awaited = self.inner.stream(awaited)?;
+        if self.inner.note_captured(&waiting)? {
+            return Ok(());
+        }
         let knowledge = self.inner.knowledge(&awaited)?;
         self.inner.add_edge(&waiting, knowledge)
     }

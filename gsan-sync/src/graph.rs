@@ -52,10 +52,47 @@ pub struct PlanBuilder {
     inner: Arc<Inner>,
     device: usize,
     nodes: Vec<Node>,
-    chunks: Vec<Arc<Area>>,
-    /// How many descriptors of the chunks are taken.
-    taken: usize,
+    descriptors: Descriptors,
     kernels: usize,
+}
+
+/// Descriptors for kernels, before they are nodes. Until one belongs to a graph that can be replayed,
+/// launches with it are unchecked.
+#[derive(Default)]
+pub(crate) struct Descriptors {
+    chunks: Vec<Arc<Area>>,
+    /// How many of the chunks are taken.
+    taken: usize,
+}
+
+impl Descriptors {
+    /// One for a kernel of a device; `None` when there is no memory.
+    pub(crate) fn reserve(
+        &mut self,
+        device: &DeviceState,
+        info: &LaunchInfo,
+    ) -> Option<KernelNode> {
+        if self.taken == self.chunks.len() * CHUNK {
+            let chunk = device.rows.lend(CHUNK as u64 * DESCRIPTOR)?;
+            self.chunks.push(Arc::new(chunk));
+        }
+        let chunk = Arc::clone(&self.chunks[self.taken / CHUNK]);
+        let index = self.taken % CHUNK;
+        self.taken += 1;
+        Some(KernelNode {
+            info: *info,
+            chunk,
+            index,
+        })
+    }
+
+    /// Takes one back that became no node, if it is the newest.
+    pub(crate) fn take_back(&mut self, kernel: &KernelNode) {
+        let last = self.taken - 1;
+        if Arc::ptr_eq(&kernel.chunk, &self.chunks[last / CHUNK]) && kernel.index == last % CHUNK {
+            self.taken = last;
+        }
+    }
 }
 
 struct Node {
@@ -74,14 +111,22 @@ enum Role {
     Wait(u64),
 }
 
+/// A kernel, and its descriptor.
 #[derive(Clone)]
-struct KernelNode {
+pub(crate) struct KernelNode {
     info: LaunchInfo,
     chunk: Arc<Area>,
     index: usize,
 }
 
 impl KernelNode {
+    pub(crate) fn arguments(&self) -> NodeArguments {
+        NodeArguments {
+            table: self.chunk.address,
+            index: self.index as u64,
+        }
+    }
+
     fn address(&self) -> u64 {
         self.chunk.address + self.index as u64 * DESCRIPTOR
     }
@@ -103,18 +148,21 @@ impl Ordering {
     /// When the device has no rank.
     pub fn begin_plan(&self, device: Device) -> Result<PlanBuilder, Error> {
         self.inner.device(device)?;
-        Ok(PlanBuilder {
-            inner: Arc::clone(&self.inner),
-            device: device.0 as usize,
-            nodes: Vec::new(),
-            chunks: Vec::new(),
-            taken: 0,
-            kernels: 0,
-        })
+        Ok(PlanBuilder::new(&self.inner, device))
     }
 }
 
 impl PlanBuilder {
+    pub(crate) fn new(inner: &Arc<Inner>, device: Device) -> PlanBuilder {
+        PlanBuilder {
+            inner: Arc::clone(inner),
+            device: device.0 as usize,
+            nodes: Vec::new(),
+            descriptors: Descriptors::default(),
+            kernels: 0,
+        }
+    }
+
     /// Adds a kernel. It starts after `dependencies`; of those in `programmatic` it starts when they
     /// let it. Returns what its launch is given.
     ///
@@ -128,29 +176,23 @@ impl PlanBuilder {
     ) -> Result<(NodeId, NodeArguments), Error> {
         self.check(dependencies)?;
         self.check(programmatic)?;
-        let index = self.taken % CHUNK;
-        if index == 0 {
-            let device = &self.inner.devices[self.device];
-            let chunk = device.rows.lend(CHUNK as u64 * DESCRIPTOR);
-            let chunk = chunk.ok_or_else(|| self.no_room())?;
-            self.chunks.push(Arc::new(chunk));
-        }
-        self.taken += 1;
+        let device = &self.inner.devices[self.device];
+        let kernel = self.descriptors.reserve(device, info);
+        let kernel = kernel.ok_or_else(|| self.no_room())?;
+        let arguments = kernel.arguments();
+        let node = self.reserved_kernel(dependencies, programmatic, kernel);
+        Ok((node, arguments))
+    }
+
+    /// Adds a kernel whose descriptor was reserved. The dependencies are there.
+    pub(crate) fn reserved_kernel(
+        &mut self,
+        dependencies: &[NodeId],
+        programmatic: &[NodeId],
+        kernel: KernelNode,
+    ) -> NodeId {
         self.kernels += 1;
-        let chunk = Arc::clone(&self.chunks[self.chunks.len() - 1]);
-        let arguments = NodeArguments {
-            table: chunk.address,
-            index: index as u64,
-        };
-        let kernel = KernelNode {
-            info: *info,
-            chunk,
-            index,
-        };
-        Ok((
-            self.add(dependencies, programmatic, Role::Kernel(kernel)),
-            arguments,
-        ))
+        self.add(dependencies, programmatic, Role::Kernel(kernel))
     }
 
     /// Adds a node that is no kernel: a copy, a memset, a host function, an empty node.
@@ -814,10 +856,11 @@ impl Plan {
     ///
     /// # Errors
     /// When the plan is closed, another replay of it was begun and not finished, the stream is not
-    /// known or has an unfinished launch of this thread, or the backend fails.
+    /// known, is being captured or has an unfinished launch of this thread, or the backend fails.
     pub fn begin_replay(self: &Arc<Self>, key: StreamKey) -> Result<Replay, Error> {
         let inner = &self.inner;
         let stream = inner.stream(key)?;
+        inner.refuse_captured(&stream, "a replay")?;
         {
             let mut state = self.state();
             if state.closed {
@@ -893,13 +936,13 @@ impl Plan {
             });
         }
         let mut number = first;
-        let chunks = self
+        let neighbours = self
             .kernels
-            .chunk_by(|a, b| Arc::ptr_eq(&a.chunk, &b.chunk));
-        for chunk in chunks {
-            let words = chunk.len() as u32;
+            .chunk_by(|a, b| Arc::ptr_eq(&a.chunk, &b.chunk) && a.index + 1 == b.index);
+        for run in neighbours {
+            let words = run.len() as u32;
             steps.push(Step::Count {
-                address: chunk[0].address() + offset_of!(LaunchDescriptor, number) as u64,
+                address: run[0].address() + offset_of!(LaunchDescriptor, number) as u64,
                 stride: DESCRIPTOR as u32,
                 words,
                 first: number,

@@ -192,6 +192,7 @@ impl Group {
         steps: impl FnOnce(&mut StreamState) -> Result<Vec<Step>, Error>,
     ) -> Result<(), Error> {
         let inner = &self.inner;
+        inner.refuse_captured(stream, "a barrier or what belongs to a collective")?;
         let (mut state, held) = inner.occupy(stream)?;
         inner.awake(self.device());
         let given = inner.join_all(stream, &mut state).and_then(|joined| {

@@ -5,10 +5,11 @@ use std::sync::PoisonError;
 
 use gsan_core::launch_log::LaunchRecord;
 use gsan_core::layout::{LaunchDescriptor, Overtaken, launch_flags};
-use gsan_vmm::backend::Device;
+use gsan_vmm::backend::{CaptureStatus, Device};
 use smallvec::SmallVec;
 
 use crate::blocks::{Block, Entry};
+use crate::capture::CapturedLaunch;
 use crate::error::Error;
 use crate::kernels::Step;
 use crate::ordering::{AtomicCounts, DeviceState, Inner, Ordering};
@@ -40,6 +41,8 @@ pub struct Launch {
     /// Blocking streams, which wait for a launch of the legacy default stream.
     held: Vec<Arc<Stream>>,
     chosen: Option<Chosen>,
+    /// The stream is being captured.
+    captured: Option<CapturedLaunch>,
     number: u32,
     finished: bool,
 }
@@ -55,18 +58,25 @@ struct Chosen {
 impl Launch {
     /// Where the kernel finds the descriptors; 0: it runs unchecked.
     pub fn table(&self) -> u64 {
-        self.chosen.as_ref().map_or(0, |chosen| chosen.entry.table)
+        match &self.captured {
+            Some(captured) => captured.arguments().table,
+            None => self.chosen.as_ref().map_or(0, |chosen| chosen.entry.table),
+        }
     }
 
-    /// The kernel's launch index: the entry of the table, and above it the number plus 1.
+    /// The kernel's launch index: the entry of the table, and above it the number plus 1; of a node of a
+    /// graph, whose launches have other numbers in each replay, the entry alone.
     pub fn index(&self) -> u64 {
+        if let Some(captured) = &self.captured {
+            return captured.arguments().index;
+        }
         self.chosen.as_ref().map_or(0, |chosen| {
             let hint = u64::from(chosen.entry.number) + 1;
             hint << launch_flags::INDEX_NUMBER_SHIFT | u64::from(chosen.entry.index)
         })
     }
 
-    /// Its number on its device.
+    /// Its number on its device; 0 if it has none yet, because its stream is being captured.
     pub const fn number(&self) -> u32 {
         self.number
     }
@@ -74,7 +84,8 @@ impl Launch {
     /// The launch was given to its stream (`submitted`), or failed and never will be.
     ///
     /// # Errors
-    /// When it was finished before.
+    /// When it was finished before. When the stream was being captured and the capture holds no such
+    /// launch: it stays unchecked.
     pub fn finish(&mut self, submitted: bool) -> Result<(), Error> {
         if self.finished {
             return Err(Error::LaunchFinished {
@@ -82,6 +93,11 @@ impl Launch {
             });
         }
         self.finished = true;
+        if let Some(captured) = self.captured.take() {
+            let ended = captured.finish(&self.inner, &self.stream, submitted);
+            self.stream.leave(self.stream.reenter());
+            return ended;
+        }
         let mut state = self.stream.reenter();
         let counts = &self.inner.counts;
         match self.chosen.take() {
@@ -129,7 +145,8 @@ pub(crate) fn release(held: &[Arc<Stream>]) {
 
 impl Ordering {
     /// Begins a launch on a stream: chooses what it starts after and where its completion goes. The
-    /// stream is kept until [`Launch::finish`].
+    /// stream is kept until [`Launch::finish`]. If it is being captured, the launch becomes a node of
+    /// the capture.
     ///
     /// # Errors
     /// When the stream is not known, a launch of this thread on it is unfinished, or the backend
@@ -137,6 +154,26 @@ impl Ordering {
     pub fn begin_launch(&self, key: StreamKey, info: &LaunchInfo) -> Result<Launch, Error> {
         let inner = &self.inner;
         let stream = inner.stream(key)?;
+        let status = inner.backend.capture_status(key.device, stream.queue)?;
+        if status != CaptureStatus::None {
+            stream.enter()?.keep();
+            let captured = match inner.begin_captured(&stream, status, info) {
+                Ok(captured) => captured,
+                Err(error) => {
+                    stream.leave(stream.reenter());
+                    return Err(error);
+                }
+            };
+            return Ok(Launch {
+                inner: Arc::clone(inner),
+                stream,
+                held: Vec::new(),
+                chosen: None,
+                captured,
+                number: 0,
+                finished: false,
+            });
+        }
         let (mut state, held) = inner.occupy(&stream)?;
         let chosen = inner.choose(&stream, &mut state, info);
         let chosen = match chosen {
@@ -154,6 +191,7 @@ impl Ordering {
             held,
             number: chosen.as_ref().map_or(0, |chosen| chosen.entry.number),
             chosen,
+            captured: None,
             finished: false,
         })
     }

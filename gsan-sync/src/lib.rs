@@ -29,6 +29,7 @@
 
 mod banks;
 mod blocks;
+mod capture;
 mod configuration;
 mod error;
 mod event;
@@ -47,6 +48,7 @@ mod settings;
 mod state;
 mod stream;
 
+pub use capture::CaptureId;
 pub use configuration::Configuration;
 pub use error::Error;
 pub use graph::{NodeArguments, NodeId, Plan, PlanBuilder, Replay};

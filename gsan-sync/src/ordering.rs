@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 
 use crate::banks::Banks;
 use crate::blocks::{Blocks, MOST_NUMBERS};
+use crate::capture::Captures;
 use crate::error::Error;
 use crate::event::Events;
 use crate::graph::Plan;
@@ -50,6 +51,7 @@ pub(crate) struct Inner {
     pub(crate) memory: Memory,
     pub(crate) names: Names,
     pub(crate) plans: Mutex<Vec<Weak<Plan>>>,
+    pub(crate) captures: Captures,
     pub(crate) marks: Marks,
     pub(crate) next_graph_number: AtomicU32,
     pub(crate) counts: AtomicCounts,
@@ -72,6 +74,7 @@ pub(crate) struct DeviceState {
 #[derive(Debug, Default)]
 pub(crate) struct AtomicCounts {
     pub(crate) launches: AtomicU64,
+    pub(crate) captured: AtomicU64,
     pub(crate) taken_back: AtomicU64,
     pub(crate) joins: AtomicU64,
     pub(crate) unchecked: AtomicU64,
@@ -84,11 +87,14 @@ pub(crate) struct AtomicCounts {
 pub struct Counts {
     /// Launches that were given to their streams.
     pub launches: u64,
+    /// Launches that became nodes of a capture.
+    pub captured: u64,
     /// Launches that were begun and not given to their streams.
     pub taken_back: u64,
     /// How often rows had to be joined before a launch.
     pub joins: u64,
-    /// Launches that were not checked because memory for clock rows was short.
+    /// Launches that were not checked: memory for clock rows was short, or a capture holds launches of
+    /// a second device.
     pub unchecked: u64,
     /// Streams that share a bank of thread ids with others.
     pub shared_banks: u64,
@@ -139,6 +145,7 @@ impl Ordering {
                 allocator: Arc::clone(allocator),
                 marks: Marks::new(&settings),
                 plans: Mutex::default(),
+                captures: Captures::default(),
                 backend,
                 kernels,
                 settings,
@@ -226,6 +233,7 @@ impl Ordering {
         let counts = &self.inner.counts;
         Counts {
             launches: counts.launches.load(Relaxed),
+            captured: counts.captured.load(Relaxed),
             taken_back: counts.taken_back.load(Relaxed),
             joins: counts.joins.load(Relaxed),
             unchecked: counts.unchecked.load(Relaxed),

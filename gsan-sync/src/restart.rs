@@ -13,7 +13,7 @@ use gsan_core::compressed::restart::RestartMarks;
 use gsan_core::compressed::system::RUNNING;
 use gsan_core::layout::GlobalState;
 use gsan_core::record::Token;
-use gsan_vmm::backend::Device;
+use gsan_vmm::backend::{CaptureStatus, Device};
 
 use crate::error::Error;
 use crate::launch::release;
@@ -139,12 +139,16 @@ impl Inner {
         Ok(streams)
     }
 
-    /// A stream that still has work.
+    /// A stream that still has work, or is being captured.
     pub(crate) fn still_running<'s>(
         &self,
         held: &'s [std::sync::Arc<Stream>],
     ) -> Result<Option<&'s Stream>, Error> {
         for stream in held {
+            let device = stream.key.device;
+            if self.backend.capture_status(device, stream.queue)? != CaptureStatus::None {
+                return Ok(Some(stream));
+            }
             let fence = self.backend.fence(stream.key.device, stream.queue)?;
             let passed = self.backend.passed(fence);
             self.backend.forget(fence);

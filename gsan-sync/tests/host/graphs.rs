@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use gsan_sync::{Error, Idle, LaunchInfo, NodeArguments, NodeId, Plan, StreamKey};
-use gsan_vmm::backend::{Backend, FenceId};
+use gsan_vmm::backend::{Backend, FenceId, NodeKind};
 use proptest::prelude::*;
 
+use crate::capture::Capture;
 use crate::gpu::Do::{Read, Wait, Write};
 use crate::gpu::{Do, GPU, Gpu, key, queue, settings};
 
-const INFO: LaunchInfo = LaunchInfo {
+pub(crate) const INFO: LaunchInfo = LaunchInfo {
     kernel: 1,
     grid: [1, 1, 1],
     programmatic: false,
@@ -18,57 +19,20 @@ const INFO: LaunchInfo = LaunchInfo {
 };
 
 /// A graph whose kernels are known by their arguments.
-struct Graph {
-    plan: Arc<Plan>,
-    kernels: Vec<NodeArguments>,
-}
-
-/// A capture as CUDA does it: a stream's next node depends on what the stream has captured last.
-struct Capture {
-    builder: gsan_sync::PlanBuilder,
-    kernels: Vec<NodeArguments>,
-    streams: BTreeMap<u64, Vec<NodeId>>,
-    events: BTreeMap<u64, Vec<NodeId>>,
-}
-
-impl Capture {
-    fn new(gpu: &Gpu) -> Capture {
-        Capture {
-            builder: gpu.ordering.begin_plan(GPU).unwrap(),
-            kernels: Vec::new(),
-            streams: BTreeMap::new(),
-            events: BTreeMap::new(),
-        }
-    }
-
-    fn launch(&mut self, stream: u64) {
-        let before = self.streams.get(&stream).cloned().unwrap_or_default();
-        let (node, arguments) = self.builder.kernel(&before, &[], &INFO).unwrap();
-        self.kernels.push(arguments);
-        self.streams.insert(stream, vec![node]);
-    }
-
-    fn record(&mut self, event: u64, stream: u64) {
-        let before = self.streams.get(&stream).cloned().unwrap_or_default();
-        self.events.insert(event, before);
-    }
-
-    fn wait(&mut self, stream: u64, event: u64) {
-        let recorded = self.events[&event].clone();
-        self.streams.entry(stream).or_default().extend(recorded);
-    }
-
-    fn end(self) -> Graph {
-        Graph {
-            plan: self.builder.finish().unwrap(),
-            kernels: self.kernels,
-        }
-    }
+pub(crate) struct Graph {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) kernels: Vec<NodeArguments>,
 }
 
 impl Graph {
     /// Replays it on a stream: its kernels do `what`, in the order of `order`.
-    fn replay(&self, gpu: &Gpu, stream: StreamKey, what: &[&[Do]], order: &[usize]) -> u32 {
+    pub(crate) fn replay(
+        &self,
+        gpu: &Gpu,
+        stream: StreamKey,
+        what: &[&[Do]],
+        order: &[usize],
+    ) -> u32 {
         let mut replay = self.plan.begin_replay(stream).unwrap();
         let kernels: Vec<_> = order
             .iter()
@@ -89,20 +53,22 @@ impl Graph {
 /// Two streams are captured: the second one waits for the first, and the first for the second, each
 /// by an event that can be left out.
 fn captured(gpu: &Gpu, fork: bool, join: bool) -> Graph {
-    let mut capture = Capture::new(gpu);
-    capture.launch(1);
-    capture.record(1, 1);
+    let capture = Capture::begin(gpu, 1);
+    // The second stream takes part, and is joined, in any case.
+    capture.edge(1, 2);
+    let mut kernels = vec![capture.launch(1)];
     if fork {
-        capture.wait(2, 1);
+        capture.edge(1, 2);
     }
-    capture.launch(1);
-    capture.launch(2);
-    capture.record(2, 2);
+    kernels.push(capture.launch(1));
+    kernels.push(capture.launch(2));
     if join {
-        capture.wait(1, 2);
+        capture.edge(2, 1);
     }
-    capture.launch(1);
-    capture.end()
+    kernels.push(capture.launch(1));
+    capture.edge(2, 1);
+    let plan = capture.end().unwrap();
+    Graph { plan, kernels }
 }
 
 #[test]
@@ -412,34 +378,67 @@ fn accesses(this: usize, all: usize) -> Vec<Do> {
     reads.chain(writes).collect()
 }
 
-/// Builds a graph; what comes before each of its kernels, and an order in which they can run.
-fn build(gpu: &Gpu, nodes: &Nodes) -> (Graph, Vec<BTreeSet<usize>>) {
-    let mut builder = gpu.ordering.begin_plan(GPU).unwrap();
-    let mut kernels = Vec::new();
+/// What comes before each kernel of a graph, by their places among the kernels.
+fn closure(nodes: &Nodes) -> Vec<BTreeSet<usize>> {
     let mut before: Vec<BTreeSet<usize>> = Vec::new();
     let mut of_kernels = Vec::new();
     let mut number = Vec::new();
     for (at, (is_kernel, edges)) in nodes.iter().enumerate() {
         let dependencies: Vec<usize> = (0..at).filter(|&on| edges[on]).collect();
-        let ids: Vec<NodeId> = dependencies.iter().map(|&on| NodeId(on)).collect();
         let mut all = BTreeSet::new();
         for &on in &dependencies {
             all.extend(&before[on]);
             all.extend(number[on]);
         }
         if *is_kernel {
-            let (_, arguments) = builder.kernel(&ids, &[], &INFO).unwrap();
-            number.push(Some(kernels.len()));
-            kernels.push(arguments);
+            number.push(Some(of_kernels.len()));
             of_kernels.push(all.clone());
         } else {
-            builder.other(&ids).unwrap();
             number.push(None);
         }
         before.push(all);
     }
+    of_kernels
+}
+
+/// Builds a graph by hand.
+fn build(gpu: &Gpu, nodes: &Nodes) -> Graph {
+    let mut builder = gpu.ordering.begin_plan(GPU).unwrap();
+    let mut kernels = Vec::new();
+    for (at, (is_kernel, edges)) in nodes.iter().enumerate() {
+        let ids: Vec<NodeId> = (0..at).filter(|&on| edges[on]).map(NodeId).collect();
+        if *is_kernel {
+            kernels.push(builder.kernel(&ids, &[], &INFO).unwrap().1);
+        } else {
+            builder.other(&ids).unwrap();
+        }
+    }
     let plan = builder.finish().unwrap();
-    (Graph { plan, kernels }, of_kernels)
+    Graph { plan, kernels }
+}
+
+/// Captures a graph, with a stream for each node.
+fn capture(gpu: &Gpu, nodes: &Nodes) -> Graph {
+    const FIRST: u64 = 101;
+    let capture = Capture::begin(gpu, 100);
+    let mut kernels = Vec::new();
+    for (at, (is_kernel, edges)) in nodes.iter().enumerate() {
+        let stream = FIRST + at as u64;
+        capture.edge(100, stream);
+        (0..at)
+            .filter(|&on| edges[on])
+            .for_each(|on| capture.edge(FIRST + on as u64, stream));
+        if *is_kernel {
+            kernels.push(capture.launch(stream));
+        } else {
+            capture.other(stream, NodeKind::Kernel);
+        }
+    }
+    for at in 0..nodes.len() as u64 {
+        capture.edge(FIRST + at, 100);
+    }
+    let plan = capture.end().unwrap();
+    Graph { plan, kernels }
 }
 
 /// An order of the kernels that their edges allow.
@@ -465,14 +464,23 @@ proptest! {
 
     #[test]
     fn launches_and_replays_race_exactly_when_nothing_orders_them(
-        graphs in [nodes(), nodes()],
+        graphs in [(nodes(), any::<bool>()), (nodes(), any::<bool>())],
         steps in prop::collection::vec(step(), 1..25),
     ) {
-        let gpu = Gpu::with(gsan_sync::Settings { most_banks: 13, ..settings() });
+        let gpu = Gpu::with(gsan_sync::Settings { most_banks: 20, ..settings() });
         for stream in 1..4 {
             gpu.open(stream);
         }
-        let graphs = graphs.map(|nodes| build(&gpu, &nodes));
+        let graphs = graphs.map(|(nodes, captured)| {
+            let kernel = |(is_kernel, _): &(bool, _)| *is_kernel;
+            // Of a capture without kernels there is no plan.
+            let graph = if captured && nodes.iter().any(kernel) {
+                capture(&gpu, &nodes)
+            } else {
+                build(&gpu, &nodes)
+            };
+            (graph, closure(&nodes))
+        });
         let all: usize = steps
             .iter()
             .map(|step| match step {
