@@ -410,15 +410,19 @@ typedef struct gsan_shared_allocation {
      */
     int real_fd;
     /**
-     * Its shadow; -1 with fabric handles.
+     * Its shadow; -1 with fabric handles, and if it has none.
      */
     int shadow_fd;
     /**
-     * The size of the allocation.
+     * The size that was asked for.
      */
     uint64_t bytes;
     /**
-     * The size of its shadow.
+     * The size of the memory, which is rounded up.
+     */
+    uint64_t real_bytes;
+    /**
+     * The size of its shadow; 0: it has none.
      */
     uint64_t shadow_bytes;
     /**
@@ -430,6 +434,10 @@ typedef struct gsan_shared_allocation {
      */
     uint32_t owner_rank;
     /**
+     * Records in a cell of the shadow: 2 or 4.
+     */
+    uint32_t records;
+    /**
      * Each byte may be written once.
      */
     uint32_t write_once;
@@ -437,6 +445,10 @@ typedef struct gsan_shared_allocation {
      * GSAN_HANDLE_TYPE_….
      */
     uint32_t kind;
+    /**
+     * The UUID of the device that it is on.
+     */
+    uint8_t owner[16];
     /**
      * Fabric handles of the memory and of its shadow.
      */
@@ -467,6 +479,10 @@ typedef struct gsan_shared_state {
      * Its size.
      */
     uint64_t bytes;
+    /**
+     * The UUID of the device.
+     */
+    uint8_t owner[16];
     /**
      * The fabric handle.
      */
@@ -1042,7 +1058,7 @@ enum gsan_status gsan_graph_wait(struct gsan_graph_builder *builder,
                                  uint32_t *node);
 
 /**
- * Adds another graph as a node. The child's handle is gone if this succeeds.
+ * Adds another graph as a node. The child's handle is gone, unless it or the builder's is none.
  */
 enum gsan_status gsan_graph_child(struct gsan_graph_builder *builder,
                                   const uint32_t *dependencies,
@@ -1066,7 +1082,7 @@ enum gsan_status gsan_group_open(int device,
 
 /**
  * All that any rank's stream was given before comes before all that any is given after. Returns when all
- * have come. GSAN_TIMEOUT names those that did not come in time; timeout_ms 0: a minute.
+ * have come. GSAN_TIMEOUT names those that did not come in time; timeout_ms 0: ten minutes.
  */
 enum gsan_status gsan_group_barrier(struct gsan_group *group,
                                     void *stream,
@@ -1095,7 +1111,7 @@ enum gsan_status gsan_export_allocation(uint64_t address, struct gsan_shared_all
 /**
  * Maps what another process exported, for a device of this one. The descriptors stay the caller's.
  * `*address` is where the exported address lies here; gsanFree() with the start of the allocation
- * unmaps it. The state of the owning device must be imported first.
+ * unmaps it.
  */
 enum gsan_status gsan_import_allocation(const struct gsan_shared_allocation *shared,
                                         int device,
@@ -1114,7 +1130,7 @@ enum gsan_status gsan_import_state(const struct gsan_shared_state *shared, int d
 /**
  * Meets the other processes of a group on this host. All of them give the same name and size, and a
  * rank of their own below it. timeout_ms holds for this and for every later call with the rendezvous;
- * 0: a minute.
+ * 0: ten minutes.
  */
 enum gsan_status gsan_rendezvous_join(const char *name,
                                       uint32_t rank,

@@ -32,6 +32,7 @@ mod arguments;
 mod call;
 pub mod functions;
 mod handles;
+mod session;
 mod status;
 pub mod types;
 

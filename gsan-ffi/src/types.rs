@@ -103,8 +103,8 @@ macro_rules! versioned {
 versioned! {
     gsan_config: 56 bytes at least;
     gsan_allocation: 40 bytes at least;
-    gsan_shared_allocation: 184 bytes at least;
-    gsan_shared_state: 96 bytes at least;
+    gsan_shared_allocation: 208 bytes at least;
+    gsan_shared_state: 112 bytes at least;
     gsan_launch_info: 48 bytes at least;
     gsan_race: 216 bytes at least;
     gsan_cell_info: 96 bytes at least;
@@ -166,20 +166,26 @@ pub struct gsan_shared_allocation {
     pub size: usize,
     /// The memory; -1 with fabric handles.
     pub real_fd: c_int,
-    /// Its shadow; -1 with fabric handles.
+    /// Its shadow; -1 with fabric handles, and if it has none.
     pub shadow_fd: c_int,
-    /// The size of the allocation.
+    /// The size that was asked for.
     pub bytes: u64,
-    /// The size of its shadow.
+    /// The size of the memory, which is rounded up.
+    pub real_bytes: u64,
+    /// The size of its shadow; 0: it has none.
     pub shadow_bytes: u64,
     /// The distance of the exported address from the start of the allocation.
     pub offset: u64,
     /// The rank of the device that it is on.
     pub owner_rank: u32,
+    /// Records in a cell of the shadow: 2 or 4.
+    pub records: u32,
     /// Each byte may be written once.
     pub write_once: u32,
     /// GSAN_HANDLE_TYPE_….
     pub kind: u32,
+    /// The UUID of the device that it is on.
+    pub owner: [u8; 16],
     /// Fabric handles of the memory and of its shadow.
     pub fabric: [[u8; 64]; 2],
 }
@@ -198,6 +204,8 @@ pub struct gsan_shared_state {
     pub kind: u32,
     /// Its size.
     pub bytes: u64,
+    /// The UUID of the device.
+    pub owner: [u8; 16],
     /// The fabric handle.
     pub fabric: [u8; 64],
 }

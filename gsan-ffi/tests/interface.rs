@@ -7,21 +7,21 @@ mod c;
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use c::{Compiler, library_folder, link, root, run};
+use c::{Compiler, library_folder, link, program, root, run};
 
 #[test]
 fn the_header_compiles_as_c11_and_cpp17_and_says_what_structures_are() {
     let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("header");
+    let path = folder.path().join("header");
     for compiler in Compiler::ALL {
         let Some(mut command) = compiler.command() else {
             continue;
         };
         command.arg(root().join("gsan-ffi/tests/c/header.c"));
-        command.arg("-o").arg(&program);
+        command.arg("-o").arg(&path);
         link(&mut command);
         run(&mut command);
-        run(&mut Command::new(&program));
+        run(&mut program(&path));
     }
 }
 

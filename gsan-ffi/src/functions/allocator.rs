@@ -2,7 +2,11 @@
 
 use std::ffi::{c_int, c_void};
 
+use gsan_runtime::Session;
+use gsan_vmm::backend::Device;
+
 use crate::call::{status, value};
+use crate::session::{number, running, session_with};
 use crate::status::Failure;
 
 /// Allocates memory on a device, with shadow memory, so that accesses to it are checked. Where only the
@@ -10,8 +14,9 @@ use crate::status::Failure;
 /// with the reason in gsan_last_error(); null without a reason for 0 bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn gsanMalloc(bytes: isize, device: c_int, stream: *mut c_void) -> *mut c_void {
-    let _ = (bytes, device, stream);
-    value(std::ptr::null_mut(), || Err(Failure::not_yet()))
+    malloc("gsanMalloc", bytes, device, |session, bytes, device| {
+        session.allocate(bytes, device, number(stream))
+    })
 }
 
 /// The same, of memory in which each byte may be written once: a second write, a read before the write,
@@ -22,8 +27,12 @@ pub extern "C" fn gsanMallocWriteOnce(
     device: c_int,
     stream: *mut c_void,
 ) -> *mut c_void {
-    let _ = (bytes, device, stream);
-    value(std::ptr::null_mut(), || Err(Failure::not_yet()))
+    malloc(
+        "gsanMallocWriteOnce",
+        bytes,
+        device,
+        |session, bytes, device| session.allocate_write_once(bytes, device, number(stream)),
+    )
 }
 
 /// Gives memory back: at once for the program, for the device when `stream` has come this far. Bytes 0:
@@ -31,6 +40,32 @@ pub extern "C" fn gsanMallocWriteOnce(
 /// nothing changes, and gsan_last_error() says why. Null is nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn gsanFree(address: *mut c_void, bytes: isize, device: c_int, stream: *mut c_void) {
-    let _ = (address, bytes, device, stream);
-    status(|| Err(Failure::not_yet()));
+    status(|| {
+        if address.is_null() {
+            return Ok(());
+        }
+        let bytes = size(bytes)?;
+        let session = running()?;
+        let device = session.device(device)?;
+        Ok(session.free(number(address), bytes, device, number(stream))?)
+    });
+}
+
+fn malloc(
+    user: &'static str,
+    bytes: isize,
+    device: c_int,
+    allocate: impl FnOnce(&Session, u64, Device) -> gsan_runtime::error::Result<u64>,
+) -> *mut c_void {
+    value(std::ptr::null_mut(), || {
+        let bytes = size(bytes)?;
+        let (session, device) = session_with(user, device)?;
+        let address = allocate(&session, bytes, device)?;
+        // It is the program's, which may use it however it likes.
+        Ok(std::ptr::with_exposed_provenance_mut(address as usize))
+    })
+}
+
+fn size(bytes: isize) -> Result<u64, Failure> {
+    u64::try_from(bytes).map_err(|_| Failure::invalid(format!("{bytes} bytes are no size")))
 }

@@ -2,10 +2,81 @@
 
 use std::ffi::{c_int, c_void};
 
-use crate::arguments::{output, slice, versioned};
+use std::sync::{Mutex, PoisonError};
+
+use gsan_runtime::session::{Graph, GraphBuilder, Replay};
+use gsan_sync::NodeId;
+
+use crate::arguments::{Output, output, slice};
 use crate::call::status;
+use crate::functions::ordering::kernel_launch;
+use crate::handles::{self, Object};
+use crate::session::{number, session_with};
 use crate::status::{Failure, gsan_status};
 use crate::types::{gsan_graph, gsan_graph_builder, gsan_launch_info, gsan_replay};
+
+impl Object for Graph {
+    type C = gsan_graph;
+    const KIND: &'static str = "graph";
+}
+
+/// A replay that was begun.
+struct Begun(Mutex<Replay>);
+
+impl Object for Begun {
+    type C = gsan_replay;
+    const KIND: &'static str = "replay";
+}
+
+/// A graph that is being built; `None`: it was ended meanwhile.
+struct Building(Mutex<Option<GraphBuilder>>);
+
+impl Object for Building {
+    type C = gsan_graph_builder;
+    const KIND: &'static str = "graph builder";
+}
+
+impl Building {
+    fn with<T>(
+        &self,
+        call: impl FnOnce(&mut GraphBuilder) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let mut builder = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        call(builder.as_mut().ok_or_else(gone)?)
+    }
+
+    fn take(&self) -> Result<GraphBuilder, Failure> {
+        let mut builder = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        builder.take().ok_or_else(gone)
+    }
+}
+
+fn gone() -> Failure {
+    Failure::invalid("the graph builder was ended by another thread")
+}
+
+fn nodes(numbers: &[u32]) -> Vec<NodeId> {
+    numbers
+        .iter()
+        .map(|&number| NodeId(number as usize))
+        .collect()
+}
+
+/// Adds a node and says its number.
+fn add(
+    builder: *mut gsan_graph_builder,
+    node: &Output<'_, u32>,
+    call: impl FnOnce(&mut GraphBuilder) -> gsan_runtime::error::Result<NodeId>,
+) -> Result<(), Failure> {
+    let building = handles::get::<Building>(builder)?;
+    let added = building.with(|builder| Ok(call(builder)?))?;
+    node.set(number_of(added)?);
+    Ok(())
+}
+
+fn number_of(node: NodeId) -> Result<u32, Failure> {
+    u32::try_from(node.0).map_err(|_| Failure::invalid("the graph has too many nodes"))
+}
 
 /// Which capture a stream takes part in; 0: none. It is the id of cuStreamGetCaptureInfo.
 #[unsafe(no_mangle)]
@@ -49,9 +120,12 @@ pub unsafe extern "C" fn gsan_replay_begin(
 ) -> gsan_status {
     status(|| {
         // SAFETY: C says that it points to what it should.
-        let _replay = unsafe { output(replay, "replay") }?;
-        let _ = (graph, device, stream);
-        Err(Failure::not_yet())
+        let replay = unsafe { output(replay, "replay") }?;
+        let graph = handles::get::<Graph>(graph)?;
+        let (_, device) = session_with("gsan_replay_begin", device)?;
+        let begun = graph.begin_replay(device, number(stream))?;
+        replay.set(handles::insert(Begun(Mutex::new(begun))));
+        Ok(())
     })
 }
 
@@ -60,8 +134,9 @@ pub unsafe extern "C" fn gsan_replay_begin(
 #[unsafe(no_mangle)]
 pub extern "C" fn gsan_replay_end(replay: *mut gsan_replay, submitted: c_int) -> gsan_status {
     status(|| {
-        let _ = (replay, submitted);
-        Err(Failure::not_yet())
+        let begun = handles::remove::<Begun>(replay)?;
+        let mut replay = begun.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(replay.finish(submitted != 0)?)
     })
 }
 
@@ -69,8 +144,8 @@ pub extern "C" fn gsan_replay_end(replay: *mut gsan_replay, submitted: c_int) ->
 #[unsafe(no_mangle)]
 pub extern "C" fn gsan_graph_close(graph: *mut gsan_graph) -> gsan_status {
     status(|| {
-        let _ = graph;
-        Err(Failure::not_yet())
+        handles::get::<Graph>(graph)?.close()?;
+        handles::remove::<Graph>(graph).map(drop)
     })
 }
 
@@ -83,9 +158,11 @@ pub unsafe extern "C" fn gsan_graph_begin(
 ) -> gsan_status {
     status(|| {
         // SAFETY: C says that it points to what it should.
-        let _builder = unsafe { output(builder, "builder") }?;
-        let _ = device;
-        Err(Failure::not_yet())
+        let builder = unsafe { output(builder, "builder") }?;
+        let (session, device) = session_with("gsan_graph_begin", device)?;
+        let begun = session.begin_graph(device)?;
+        builder.set(handles::insert(Building(Mutex::new(Some(begun)))));
+        Ok(())
     })
 }
 
@@ -105,18 +182,23 @@ pub unsafe extern "C" fn gsan_graph_kernel(
 ) -> gsan_status {
     status(|| {
         // SAFETY: C says that they point to what they should.
-        let _arguments = unsafe {
+        let (dependencies, programmatic, info, to_node, to_table, to_index) = unsafe {
             (
-                slice(dependencies, count, "dependencies")?,
-                slice(programmatic, programmatic_count, "programmatic")?,
-                versioned(info, "info")?,
+                nodes(slice(dependencies, count, "dependencies")?),
+                nodes(slice(programmatic, programmatic_count, "programmatic")?),
+                kernel_launch(info)?,
                 output(node, "node")?,
                 output(table, "table")?,
                 output(index, "index")?,
             )
         };
-        let _ = builder;
-        Err(Failure::not_yet())
+        let building = handles::get::<Building>(builder)?;
+        let (node, arguments) =
+            building.with(|builder| Ok(builder.kernel(&dependencies, &programmatic, &info)?))?;
+        to_node.set(number_of(node)?);
+        to_table.set(arguments.table);
+        to_index.set(arguments.index);
+        Ok(())
     })
 }
 
@@ -130,14 +212,13 @@ pub unsafe extern "C" fn gsan_graph_other(
 ) -> gsan_status {
     status(|| {
         // SAFETY: C says that they point to what they should.
-        let _arguments = unsafe {
+        let (dependencies, node) = unsafe {
             (
-                slice(dependencies, count, "dependencies")?,
+                nodes(slice(dependencies, count, "dependencies")?),
                 output(node, "node")?,
             )
         };
-        let _ = builder;
-        Err(Failure::not_yet())
+        add(builder, &node, |builder| builder.other(&dependencies))
     })
 }
 
@@ -152,14 +233,15 @@ pub unsafe extern "C" fn gsan_graph_record(
 ) -> gsan_status {
     status(|| {
         // SAFETY: C says that they point to what they should.
-        let _arguments = unsafe {
+        let (dependencies, node) = unsafe {
             (
-                slice(dependencies, count, "dependencies")?,
+                nodes(slice(dependencies, count, "dependencies")?),
                 output(node, "node")?,
             )
         };
-        let _ = (builder, event);
-        Err(Failure::not_yet())
+        add(builder, &node, |builder| {
+            builder.record(&dependencies, event)
+        })
     })
 }
 
@@ -174,18 +256,17 @@ pub unsafe extern "C" fn gsan_graph_wait(
 ) -> gsan_status {
     status(|| {
         // SAFETY: C says that they point to what they should.
-        let _arguments = unsafe {
+        let (dependencies, node) = unsafe {
             (
-                slice(dependencies, count, "dependencies")?,
+                nodes(slice(dependencies, count, "dependencies")?),
                 output(node, "node")?,
             )
         };
-        let _ = (builder, event);
-        Err(Failure::not_yet())
+        add(builder, &node, |builder| builder.wait(&dependencies, event))
     })
 }
 
-/// Adds another graph as a node. The child's handle is gone if this succeeds.
+/// Adds another graph as a node. The child's handle is gone, unless it or the builder's is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gsan_graph_child(
     builder: *mut gsan_graph_builder,
@@ -196,14 +277,20 @@ pub unsafe extern "C" fn gsan_graph_child(
 ) -> gsan_status {
     status(|| {
         // SAFETY: C says that they point to what they should.
-        let _arguments = unsafe {
+        let (dependencies, node) = unsafe {
             (
-                slice(dependencies, count, "dependencies")?,
+                nodes(slice(dependencies, count, "dependencies")?),
                 output(node, "node")?,
             )
         };
-        let _ = (builder, child);
-        Err(Failure::not_yet())
+        if builder == child {
+            return Err(Failure::invalid("a graph cannot be its own child"));
+        }
+        let building = handles::get::<Building>(builder)?;
+        let child = handles::remove::<Building>(child)?.take()?;
+        let added = building.with(|builder| Ok(builder.child(&dependencies, child)?))?;
+        node.set(number_of(added)?);
+        Ok(())
     })
 }
 
@@ -215,8 +302,9 @@ pub unsafe extern "C" fn gsan_graph_finish(
 ) -> gsan_status {
     status(|| {
         // SAFETY: C says that it points to what it should.
-        let _graph = unsafe { output(graph, "graph") }?;
-        let _ = builder;
-        Err(Failure::not_yet())
+        let graph = unsafe { output(graph, "graph") }?;
+        let builder = handles::remove::<Building>(builder)?.take()?;
+        graph.set(handles::insert(builder.finish()?));
+        Ok(())
     })
 }

@@ -4,6 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 
 use crate::arguments::{output, versioned};
 use crate::call::status;
+use crate::session::{number, session_with};
 use crate::status::{Failure, gsan_status};
 use crate::types::{gsan_cta, gsan_host_kernel, gsan_launch_info};
 
@@ -17,9 +18,11 @@ pub unsafe extern "C" fn gsan_host_stream_create(
 ) -> gsan_status {
     status(|| {
         // SAFETY: C says that it points to what it should.
-        let _stream = unsafe { output(stream, "stream") }?;
-        let _ = (device, blocking);
-        Err(Failure::not_yet())
+        let stream = unsafe { output(stream, "stream") }?;
+        let (session, device) = session_with("gsan_host_stream_create", device)?;
+        let created = session.create_host_stream(device, blocking != 0)?;
+        stream.set(std::ptr::without_provenance_mut(created as usize));
+        Ok(())
     })
 }
 
@@ -27,8 +30,8 @@ pub unsafe extern "C" fn gsan_host_stream_create(
 #[unsafe(no_mangle)]
 pub extern "C" fn gsan_host_stream_destroy(device: c_int, stream: *mut c_void) -> gsan_status {
     status(|| {
-        let _ = (device, stream);
-        Err(Failure::not_yet())
+        let (session, device) = session_with("gsan_host_stream_destroy", device)?;
+        Ok(session.destroy_host_stream(device, number(stream))?)
     })
 }
 

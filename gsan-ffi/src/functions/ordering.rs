@@ -2,10 +2,45 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use crate::arguments::{output, text, versioned};
+use std::sync::{Mutex, PoisonError};
+
+use gsan_runtime::session::{KernelLaunch, Launch};
+
+use crate::arguments::{optional_text, output, text, versioned};
 use crate::call::status;
+use crate::handles::{self, Object};
+use crate::session::{number, running, session_with};
 use crate::status::{Failure, gsan_status};
 use crate::types::{gsan_launch, gsan_launch_info};
+
+/// A launch that was begun.
+struct Begun(Mutex<Launch>);
+
+impl Object for Begun {
+    type C = gsan_launch;
+    const KIND: &'static str = "launch";
+}
+
+/// What C says of a launch.
+///
+/// # Safety
+/// If `info` is an address at all, what it should be lies there, and where its texts point to.
+pub(crate) unsafe fn kernel_launch<'a>(
+    info: *const gsan_launch_info,
+) -> Result<KernelLaunch<'a>, Failure> {
+    // SAFETY: as the caller says.
+    let (info, kernel) = unsafe {
+        let info = versioned(info, "info")?;
+        (info, optional_text(info.kernel, "info->kernel")?)
+    };
+    Ok(KernelLaunch {
+        kernel: kernel.unwrap_or_default(),
+        grid: info.grid,
+        block: info.block,
+        programmatic: info.programmatic != 0,
+        opaque: info.opaque != 0,
+    })
+}
 
 /// Begins a launch: chooses what it starts after. From here to gsan_launch_end() the stream is this
 /// thread's; in between the program launches the kernel, and hands it `*table` and `*index` (with the
@@ -26,16 +61,20 @@ pub unsafe extern "C" fn gsan_launch_begin(
 ) -> gsan_status {
     status(|| {
         // SAFETY: C says that they point to what they should.
-        let _arguments = unsafe {
+        let (info, to_launch, to_table, to_index) = unsafe {
             (
-                versioned(info, "info")?,
+                kernel_launch(info)?,
                 output(launch, "launch")?,
                 output(table, "table")?,
                 output(index, "index")?,
             )
         };
-        let _ = (device, stream);
-        Err(Failure::not_yet())
+        let (session, device) = session_with("gsan_launch_begin", device)?;
+        let begun = session.begin_launch(device, number(stream), &info)?;
+        to_table.set(begun.table());
+        to_index.set(begun.index());
+        to_launch.set(handles::insert(Begun(Mutex::new(begun))));
+        Ok(())
     })
 }
 
@@ -44,8 +83,9 @@ pub unsafe extern "C" fn gsan_launch_begin(
 #[unsafe(no_mangle)]
 pub extern "C" fn gsan_launch_end(launch: *mut gsan_launch, submitted: c_int) -> gsan_status {
     status(|| {
-        let _ = (launch, submitted);
-        Err(Failure::not_yet())
+        let begun = handles::remove::<Begun>(launch)?;
+        let mut launch = begun.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(launch.finish(submitted != 0)?)
     })
 }
 
@@ -75,8 +115,8 @@ pub extern "C" fn gsan_event_recorded(
     stream: *mut c_void,
 ) -> gsan_status {
     status(|| {
-        let _ = (event, device, stream);
-        Err(Failure::not_yet())
+        let (session, device) = session_with("gsan_event_recorded", device)?;
+        Ok(session.event_recorded(event, device, number(stream))?)
     })
 }
 
@@ -85,8 +125,9 @@ pub extern "C" fn gsan_event_recorded(
 #[unsafe(no_mangle)]
 pub extern "C" fn gsan_event_waited(event: u64, device: c_int, stream: *mut c_void) -> gsan_status {
     status(|| {
-        let _ = (event, device, stream);
-        Err(Failure::not_yet())
+        let (session, device) = session_with("gsan_event_waited", device)?;
+        session.event_waited(event, device, number(stream))?;
+        Ok(())
     })
 }
 
@@ -94,8 +135,10 @@ pub extern "C" fn gsan_event_waited(event: u64, device: c_int, stream: *mut c_vo
 #[unsafe(no_mangle)]
 pub extern "C" fn gsan_event_forgotten(event: u64) -> gsan_status {
     status(|| {
-        let _ = event;
-        Err(Failure::not_yet())
+        if let Ok(session) = running() {
+            session.event_forgotten(event);
+        }
+        Ok(())
     })
 }
 
@@ -103,8 +146,10 @@ pub extern "C" fn gsan_event_forgotten(event: u64) -> gsan_status {
 #[unsafe(no_mangle)]
 pub extern "C" fn gsan_event_synchronized(event: u64) -> gsan_status {
     status(|| {
-        let _ = event;
-        Err(Failure::not_yet())
+        if let Ok(session) = running() {
+            session.event_synchronized(event);
+        }
+        Ok(())
     })
 }
 
@@ -117,8 +162,8 @@ pub extern "C" fn gsan_stream_waited(
     awaited: *mut c_void,
 ) -> gsan_status {
     status(|| {
-        let _ = (device, waiting, awaited);
-        Err(Failure::not_yet())
+        let (session, device) = session_with("gsan_stream_waited", device)?;
+        Ok(session.stream_waited(device, number(waiting), number(awaited))?)
     })
 }
 
@@ -126,8 +171,8 @@ pub extern "C" fn gsan_stream_waited(
 #[unsafe(no_mangle)]
 pub extern "C" fn gsan_stream_synchronized(device: c_int, stream: *mut c_void) -> gsan_status {
     status(|| {
-        let _ = (device, stream);
-        Err(Failure::not_yet())
+        let (session, device) = session_with("gsan_stream_synchronized", device)?;
+        Ok(session.stream_synchronized(device, number(stream))?)
     })
 }
 
@@ -135,8 +180,9 @@ pub extern "C" fn gsan_stream_synchronized(device: c_int, stream: *mut c_void) -
 #[unsafe(no_mangle)]
 pub extern "C" fn gsan_stream_forgotten(device: c_int, stream: *mut c_void) -> gsan_status {
     status(|| {
-        let _ = (device, stream);
-        Err(Failure::not_yet())
+        let (session, device) = session_with("gsan_stream_forgotten", device)?;
+        session.stream_forgotten(device, number(stream));
+        Ok(())
     })
 }
 
@@ -144,8 +190,8 @@ pub extern "C" fn gsan_stream_forgotten(device: c_int, stream: *mut c_void) -> g
 #[unsafe(no_mangle)]
 pub extern "C" fn gsan_device_synchronized(device: c_int) -> gsan_status {
     status(|| {
-        let _ = device;
-        Err(Failure::not_yet())
+        let (session, device) = session_with("gsan_device_synchronized", device)?;
+        Ok(session.device_synchronized(device)?)
     })
 }
 
@@ -159,17 +205,17 @@ pub extern "C" fn gsan_memory_used(
     stream: *mut c_void,
 ) -> gsan_status {
     status(|| {
-        let _ = (address, bytes, device, stream);
-        Err(Failure::not_yet())
+        let (session, device) = session_with("gsan_memory_used", device)?;
+        Ok(session.memory_used(address, bytes, device, number(stream))?)
     })
 }
 
 /// Such memory was freed by the program.
 #[unsafe(no_mangle)]
 pub extern "C" fn gsan_memory_freed(address: u64) -> gsan_status {
-    status(|| {
-        let _ = address;
-        Err(Failure::not_yet())
+    status(|| match running() {
+        Ok(session) => Ok(session.memory_freed(address)?),
+        Err(_) => Ok(()),
     })
 }
 
@@ -182,7 +228,7 @@ pub extern "C" fn gsan_memory_handed_out(
     stream: *mut c_void,
 ) -> gsan_status {
     status(|| {
-        let _ = (address, bytes, device, stream);
-        Err(Failure::not_yet())
+        let (session, device) = session_with("gsan_memory_handed_out", device)?;
+        Ok(session.memory_handed_out(address, bytes, device, number(stream))?)
     })
 }

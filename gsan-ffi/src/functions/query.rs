@@ -2,21 +2,26 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
+use gsan_core::address::Records;
+use gsan_device::{StateMemory, Variant};
+use gsan_vmm::{Allocation, STATE_STRIDE};
+
 use crate::arguments::{output, text_room, versioned_output};
 use crate::call::status;
+use crate::session::{running, session, session_with};
 use crate::status::{Failure, gsan_status};
 use crate::types::gsan_allocation;
-
-/// Distance between the runtime states of neighbouring ranks, in bytes.
-const STATE_STRIDE: u64 = 1 << 30;
 
 /// The reservation of addresses that managed memory and its shadow lie in.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gsan_reserve(base: *mut u64, bytes: *mut u64) -> gsan_status {
     status(|| {
         // SAFETY: C says that they point to what they should.
-        let _outputs = unsafe { (output(base, "base")?, output(bytes, "bytes")?) };
-        Err(Failure::not_yet())
+        let (to_base, to_bytes) = unsafe { (output(base, "base")?, output(bytes, "bytes")?) };
+        let (base, bytes) = session("gsan_reserve")?.reserve();
+        to_base.set(base);
+        to_bytes.set(bytes);
+        Ok(())
     })
 }
 
@@ -26,8 +31,9 @@ pub unsafe extern "C" fn gsan_reserve(base: *mut u64, bytes: *mut u64) -> gsan_s
 pub unsafe extern "C" fn gsan_state_pointer(base: *mut u64) -> gsan_status {
     status(|| {
         // SAFETY: C says that it points to what it should.
-        let _base = unsafe { output(base, "base") }?;
-        Err(Failure::not_yet())
+        let base = unsafe { output(base, "base") }?;
+        base.set(session("gsan_state_pointer")?.state_pointer());
+        Ok(())
     })
 }
 
@@ -42,9 +48,10 @@ pub extern "C" fn gsan_state_stride() -> u64 {
 pub unsafe extern "C" fn gsan_device_rank(device: c_int, rank: *mut u32) -> gsan_status {
     status(|| {
         // SAFETY: C says that it points to what it should.
-        let _rank = unsafe { output(rank, "rank") }?;
-        let _ = device;
-        Err(Failure::not_yet())
+        let rank = unsafe { output(rank, "rank") }?;
+        let (session, device) = session_with("gsan_device_rank", device)?;
+        rank.set(session.device_rank(device)?.0.into());
+        Ok(())
     })
 }
 
@@ -58,15 +65,27 @@ pub unsafe extern "C" fn gsan_live_allocations(
 ) -> gsan_status {
     status(|| {
         // SAFETY: C says that they point to what they should.
-        let _outputs = unsafe {
-            let count = output(count, "count")?;
-            if out.is_null() {
-                (count, None)
-            } else {
-                (count, Some(versioned_output(out, "out")?))
+        let (to_count, room, to) = unsafe {
+            let to_count = output(count, "count")?;
+            match out.is_null() {
+                true => (to_count, 0, None),
+                false => match count.read() {
+                    0 => (to_count, 0, None),
+                    room => (to_count, room, Some(versioned_output(out, "out")?)),
+                },
             }
         };
-        Err(Failure::not_yet())
+        let live = match running() {
+            Ok(session) => session.live_allocations(),
+            Err(_) => Vec::new(),
+        };
+        to_count.set(live.len());
+        if let Some(to) = to {
+            for (index, allocation) in live.iter().take(room).enumerate() {
+                to.set_at(index, &described(allocation));
+            }
+        }
+        Ok(())
     })
 }
 
@@ -78,9 +97,9 @@ pub unsafe extern "C" fn gsan_find_allocation(
 ) -> gsan_status {
     status(|| {
         // SAFETY: C says that it points to what it should.
-        let _out = unsafe { versioned_output(out, "out") }?;
-        let _ = address;
-        Err(Failure::not_yet())
+        let out = unsafe { versioned_output(out, "out") }?;
+        out.set(&described(&running()?.find_allocation(address)?));
+        Ok(())
     })
 }
 
@@ -90,8 +109,8 @@ pub unsafe extern "C" fn gsan_find_allocation(
 pub unsafe extern "C" fn gsan_layout(json: *mut c_char, bytes: *mut usize) -> gsan_status {
     status(|| {
         // SAFETY: C says that they point to what they should.
-        let _room = unsafe { text_room(json, bytes) }?;
-        Err(Failure::not_yet())
+        let room = unsafe { text_room(json, bytes) }?;
+        room.write(&session("gsan_layout")?.layout()?.to_string())
     })
 }
 
@@ -100,9 +119,10 @@ pub unsafe extern "C" fn gsan_layout(json: *mut c_char, bytes: *mut usize) -> gs
 pub unsafe extern "C" fn gsan_supports_fabric(device: c_int, yes: *mut c_int) -> gsan_status {
     status(|| {
         // SAFETY: C says that it points to what it should.
-        let _yes = unsafe { output(yes, "yes") }?;
-        let _ = device;
-        Err(Failure::not_yet())
+        let yes = unsafe { output(yes, "yes") }?;
+        let (session, device) = session_with("gsan_supports_fabric", device)?;
+        yes.set(session.supports_fabric(device)?.into());
+        Ok(())
     })
 }
 
@@ -111,8 +131,11 @@ pub unsafe extern "C" fn gsan_supports_fabric(device: c_int, yes: *mut c_int) ->
 pub unsafe extern "C" fn gsan_usage(json: *mut c_char, bytes: *mut usize) -> gsan_status {
     status(|| {
         // SAFETY: C says that they point to what they should.
-        let _room = unsafe { text_room(json, bytes) }?;
-        Err(Failure::not_yet())
+        let room = unsafe { text_room(json, bytes) }?;
+        let usage = session("gsan_usage")?.usage()?;
+        let text = serde_json::to_string(&usage)
+            .map_err(|error| Failure::new(gsan_status::GSAN_INTERNAL, error.to_string()))?;
+        room.write(&text)
     })
 }
 
@@ -127,9 +150,23 @@ pub unsafe extern "C" fn gsan_device_library(
 ) -> gsan_status {
     status(|| {
         // SAFETY: C says that they point to what they should.
-        let _outputs = unsafe { (output(bitcode, "bitcode")?, output(bytes, "bytes")?) };
-        let _ = (records, by_sm);
-        Err(Failure::not_yet())
+        let (bitcode, bytes) = unsafe { (output(bitcode, "bitcode")?, output(bytes, "bytes")?) };
+        let records = match records {
+            2 => Records::Two,
+            4 => Records::Four,
+            other => {
+                let why = format!("records is {other}: a cell has 2 or 4");
+                return Err(Failure::invalid(why));
+            }
+        };
+        let state = match by_sm {
+            0 => StateMemory::Shared,
+            _ => StateMemory::BySm,
+        };
+        let library = Variant::new(state, records).triton_library();
+        bitcode.set(library.as_ptr().cast());
+        bytes.set(library.len());
+        Ok(())
     })
 }
 
@@ -141,4 +178,15 @@ pub unsafe extern "C" fn gsan_doctor(json: *mut c_char, bytes: *mut usize) -> gs
         let _room = unsafe { text_room(json, bytes) }?;
         Err(Failure::not_yet())
     })
+}
+
+fn described(allocation: &Allocation) -> gsan_allocation {
+    gsan_allocation {
+        size: size_of::<gsan_allocation>(),
+        address: allocation.address,
+        bytes: allocation.bytes,
+        device: allocation.device.0,
+        managed: allocation.managed.into(),
+        write_once: allocation.write_once.into(),
+    }
 }

@@ -83,5 +83,5 @@ pub unsafe extern "C" fn gsan_write_report(
 /// at exit, too; may be called again.
 #[unsafe(no_mangle)]
 pub extern "C" fn gsan_finish() -> gsan_status {
-    status(|| Err(Failure::not_yet()))
+    status(|| Ok(gsan_runtime::process::finish()?))
 }

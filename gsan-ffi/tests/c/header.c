@@ -13,9 +13,9 @@
 CHECK(sizeof(gsan_config) == 56);
 CHECK(offsetof(gsan_config, device_ranks) == 16);
 CHECK(sizeof(gsan_allocation) == 40);
-CHECK(sizeof(gsan_shared_allocation) == 184);
-CHECK(offsetof(gsan_shared_allocation, fabric) == 52);
-CHECK(sizeof(gsan_shared_state) == 96);
+CHECK(sizeof(gsan_shared_allocation) == 208);
+CHECK(offsetof(gsan_shared_allocation, fabric) == 80);
+CHECK(sizeof(gsan_shared_state) == 112);
 CHECK(offsetof(gsan_shared_state, bytes) == 24);
 CHECK(sizeof(gsan_launch_info) == 48);
 CHECK(sizeof(gsan_side) == 80);

@@ -67,6 +67,14 @@ pub(crate) fn link(command: &mut Command) {
     command.arg(format!("-Wl,-rpath,{}", folder.display()));
 }
 
+/// A program that was compiled. It finds the library where it was linked, not where cargo says that
+/// libraries are: one of an earlier build may lie there.
+pub(crate) fn program(path: &Path) -> Command {
+    let mut program = Command::new(path);
+    program.env_remove("LD_LIBRARY_PATH");
+    program
+}
+
 /// Runs a command, which must succeed.
 pub(crate) fn run(command: &mut Command) -> Output {
     let output = command
