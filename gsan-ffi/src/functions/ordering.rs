@@ -147,7 +147,7 @@ pub extern "C" fn gsan_event_forgotten(event: u64) -> gsan_status {
 pub extern "C" fn gsan_event_synchronized(event: u64) -> gsan_status {
     status(|| {
         if let Ok(session) = running() {
-            session.event_synchronized(event);
+            session.event_synchronized(event)?;
         }
         Ok(())
     })
