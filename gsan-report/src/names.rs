@@ -169,7 +169,7 @@ impl Names {
 }
 
 /// The position `[x, y, z]` of number `index`, counted with x fastest. A dimension of 0 counts as 1.
-fn position(index: u32, dimensions: model::Position) -> model::Position {
+pub fn position(index: u32, dimensions: model::Position) -> model::Position {
     let [width, height, _] = dimensions.map(|dimension| dimension.max(1));
     let rest = index / width;
     [index % width, rest % height, rest / height]

@@ -18,11 +18,17 @@
 
 #![deny(unsafe_code)]
 
+pub mod drain;
 pub mod error;
+pub mod findings;
 pub mod host;
 mod lowest;
+pub mod part;
 pub mod process;
+pub mod run;
+pub mod run_directory;
 pub mod session;
+pub mod telling;
 
 pub use error::{Error, Kind};
 pub use session::Session;

@@ -65,3 +65,24 @@ pub(crate) fn start_cta(kernel: &Kernel, sm: u32, cta: u64) -> gsan_device::host
     // given back.
     unsafe { gsan_device::host::Cta::start(kernel.globals, records, sm, launch, cta) }
 }
+
+/// Does something, such as starting a thread, while this thread takes no signals; a thread that is
+/// started takes none either.
+pub(crate) fn without_signals<T>(action: impl FnOnce() -> T) -> T {
+    let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: `all` is filled before it is used, `before` by the call if it succeeds; the mask is this
+    // thread's own.
+    let masked = unsafe {
+        let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) == 0
+    };
+    let result = action();
+    if masked {
+        // SAFETY: the call above has filled `before`.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut());
+        }
+    }
+    result
+}

@@ -1,0 +1,90 @@
+//! What a process has found, over all its sessions.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gsan_config::pattern::Suppression;
+use gsan_report::builder::Builder;
+use gsan_report::model::Report;
+
+use crate::telling::News;
+
+/// Called once for each finding that is new.
+pub type Callback = Arc<dyn Fn(&News) + Send + Sync>;
+
+/// What a process has found: each race once, those that are suppressed or over the limit as counts.
+pub struct Findings {
+    limit: usize,
+    suppressions: Vec<Suppression>,
+    builder: Mutex<Builder>,
+    callback: Mutex<Option<Callback>>,
+}
+
+impl Findings {
+    /// Nothing yet. At most `limit` distinct findings of each kind are kept.
+    pub fn new(limit: usize, suppressions: &[Suppression]) -> Findings {
+        Findings {
+            limit,
+            suppressions: suppressions.to_vec(),
+            builder: Mutex::new(empty(limit, suppressions)),
+            callback: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn builder(&self) -> MutexGuard<'_, Builder> {
+        self.builder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on `callback` is called for each finding that is new, by whichever thread takes it in;
+    /// `None`: nobody is called. Findings can be asked for from within.
+    pub fn on_new(&self, callback: Option<Callback>) {
+        *self.callback.lock().unwrap_or_else(PoisonError::into_inner) = callback;
+    }
+
+    /// Calls the callback; no lock is held.
+    pub(crate) fn announce(&self, news: &[News]) {
+        if news.is_empty() {
+            return;
+        }
+        let callback = self.callback.lock().unwrap_or_else(PoisonError::into_inner);
+        let callback = callback.clone();
+        if let Some(callback) = callback {
+            news.iter().for_each(|news| callback(news));
+        }
+    }
+
+    /// How many races and how many possible ones are kept.
+    pub fn count(&self) -> (usize, usize) {
+        let builder = self.builder();
+        let report = builder.so_far();
+        (
+            report.races.len() + report.faults.len(),
+            report.possible_races.len(),
+        )
+    }
+
+    /// Forgets what was found. What is found again counts as new.
+    pub fn forget(&self) {
+        *self.builder() = empty(self.limit, &self.suppressions);
+    }
+
+    /// What was found in sessions that are closed, and taken in of those that are not.
+    pub fn report(&self) -> Report {
+        self.builder().clone().finish()
+    }
+}
+
+fn empty(limit: usize, suppressions: &[Suppression]) -> Builder {
+    let mut builder = Builder::new(limit, suppressions);
+    builder.start_run();
+    builder
+}
+
+impl std::fmt::Debug for Findings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (races, possible) = self.count();
+        f.debug_struct("Findings")
+            .field("races", &races)
+            .field("possible", &possible)
+            .finish_non_exhaustive()
+    }
+}
