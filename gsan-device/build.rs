@@ -2,9 +2,12 @@
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    if std::env::var_os("CARGO_FEATURE_HOST").is_none() {
-        return;
-    }
+    #[cfg(feature = "host")]
+    compile();
+}
+
+#[cfg(feature = "host")]
+fn compile() {
     for sources in ["host", "device", "include", "../gsan-core/include"] {
         println!("cargo::rerun-if-changed={sources}");
     }
