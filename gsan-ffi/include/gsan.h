@@ -498,7 +498,8 @@ typedef struct gsan_side {
      */
     size_t size;
     /**
-     * 0: who it was is forgotten; launch, cta, kernel and stream say nothing then.
+     * 0: who it was is forgotten; what follows says nothing then but `action`, `atomic`, `scope`, and
+     * `file` and `line`.
      */
     uint32_t known;
     /**
@@ -510,13 +511,17 @@ typedef struct gsan_side {
      */
     uint32_t atomic;
     /**
+     * Not 0: an asynchronous copy, which was still running as far as the two knew.
+     */
+    uint32_t asynchronous;
+    /**
+     * GSAN_MEMORY_SCOPE_….
+     */
+    uint32_t scope;
+    /**
      * The rank of its device.
      */
     uint32_t device_rank;
-    /**
-     * The number of its launch on that device.
-     */
-    uint32_t launch;
     /**
      * The CTA's place in the grid.
      */
@@ -526,17 +531,9 @@ typedef struct gsan_side {
      */
     uint32_t line;
     /**
-     * GSAN_MEMORY_SCOPE_….
+     * The number of its launch on that device.
      */
-    uint32_t scope;
-    /**
-     * The number that the CTA had while it ran.
-     */
-    uint32_t thread_id;
-    /**
-     * Its epoch at the access.
-     */
-    uint32_t epoch;
+    uint64_t launch;
     /**
      * The stream of the launch.
      */

@@ -151,10 +151,19 @@ fn fits<T>(pointer: *const T, count: usize, name: &str) -> Result<(), Failure> {
 ///
 /// # Safety
 /// If `pointer` is an address at all, a text that ends with a zero byte lies there.
-pub(crate) unsafe fn text<'a>(pointer: *const c_char, name: &str) -> Result<&'a str, Failure> {
+pub(crate) unsafe fn c_text<'a>(pointer: *const c_char, name: &str) -> Result<&'a CStr, Failure> {
     check(pointer, name)?;
     // SAFETY: as the caller says.
-    let text = unsafe { CStr::from_ptr(pointer) };
+    Ok(unsafe { CStr::from_ptr(pointer) })
+}
+
+/// A text in UTF-8.
+///
+/// # Safety
+/// As for [`c_text`].
+pub(crate) unsafe fn text<'a>(pointer: *const c_char, name: &str) -> Result<&'a str, Failure> {
+    // SAFETY: as the caller says.
+    let text = unsafe { c_text(pointer, name) }?;
     text.to_str().map_err(|error| {
         Failure::invalid(format!(
             "{name} is no UTF-8: the byte at {} is wrong",
@@ -163,10 +172,10 @@ pub(crate) unsafe fn text<'a>(pointer: *const c_char, name: &str) -> Result<&'a 
     })
 }
 
-/// A text that may be left out.
+/// A text in UTF-8 that may be left out.
 ///
 /// # Safety
-/// As for [`text`].
+/// As for [`c_text`].
 pub(crate) unsafe fn optional_text<'a>(
     pointer: *const c_char,
     name: &str,

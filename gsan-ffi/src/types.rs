@@ -234,26 +234,25 @@ pub struct gsan_launch_info {
 pub struct gsan_side {
     /// sizeof(gsan_side).
     pub size: usize,
-    /// 0: who it was is forgotten; launch, cta, kernel and stream say nothing then.
+    /// 0: who it was is forgotten; what follows says nothing then but `action`, `atomic`, `scope`, and
+    /// `file` and `line`.
     pub known: u32,
     /// GSAN_ACTION_… bits.
     pub action: u32,
     /// Not 0: an atomic access.
     pub atomic: u32,
+    /// Not 0: an asynchronous copy, which was still running as far as the two knew.
+    pub asynchronous: u32,
+    /// GSAN_MEMORY_SCOPE_….
+    pub scope: u32,
     /// The rank of its device.
     pub device_rank: u32,
-    /// The number of its launch on that device.
-    pub launch: u32,
     /// The CTA's place in the grid.
     pub cta: [u32; 3],
     /// The line in `file`; 0: unknown.
     pub line: u32,
-    /// GSAN_MEMORY_SCOPE_….
-    pub scope: u32,
-    /// The number that the CTA had while it ran.
-    pub thread_id: u32,
-    /// Its epoch at the access.
-    pub epoch: u32,
+    /// The number of its launch on that device.
+    pub launch: u64,
     /// The stream of the launch.
     pub stream: u64,
     /// The source file; null: unknown.

@@ -1,12 +1,79 @@
 //! Kernels that are functions of the program, on the host backend: for tests and examples.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::cell::Cell;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use crate::arguments::{output, versioned};
+use gsan_core::scope::{Order, Scope};
+use gsan_runtime::host::{AtomicOperation, HostCta};
+
+use crate::arguments::{c_text, optional_output, output, room, slice};
 use crate::call::status;
-use crate::session::{number, session_with};
+use crate::functions::ordering::kernel_launch;
+use crate::session::{number, session, session_with};
 use crate::status::{Failure, gsan_status};
-use crate::types::{gsan_cta, gsan_host_kernel, gsan_launch_info};
+use crate::types::*;
+
+/// The CTA whose callback this thread is in.
+#[derive(Clone, Copy)]
+struct Running {
+    handle: usize,
+    /// Lives until the callback returns.
+    cta: *const HostCta<'static>,
+}
+
+thread_local! {
+    static RUNNING: Cell<Option<Running>> = const { Cell::new(None) };
+}
+
+/// Never used again, so a CTA that is over is not taken for another one.
+static NEXT: AtomicUsize = AtomicUsize::new(1);
+
+/// What a program gave with its kernel.
+#[derive(Clone, Copy)]
+struct User(*mut c_void);
+
+// SAFETY: it is a number here, which is handed back to the program.
+unsafe impl Send for User {}
+// SAFETY: the same.
+unsafe impl Sync for User {}
+
+impl User {
+    fn pointer(self) -> *mut c_void {
+        self.0
+    }
+}
+
+/// Does `call` with the CTA of this thread, which `handle` must be.
+fn with_cta<T>(
+    handle: *mut gsan_cta,
+    call: impl FnOnce(&HostCta<'_>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    if handle.is_null() {
+        return Err(Failure::invalid("the handle is null"));
+    }
+    match RUNNING.get() {
+        // SAFETY: it lives as long as the callback, which this thread is in.
+        Some(running) if running.handle == handle.addr() => call(unsafe { &*running.cta }),
+        _ => Err(Failure::invalid(format!(
+            "{:#x} is no CTA of this thread: a CTA lives as long as its callback, and in the thread \
+             that this is called from",
+            handle.addr()
+        ))),
+    }
+}
+
+/// The name of a source file.
+///
+/// # Safety
+/// As for [`c_text`].
+unsafe fn file_name<'a>(file: *const c_char) -> Result<&'a CStr, Failure> {
+    match file.is_null() {
+        true => Ok(c"<unknown>"),
+        // SAFETY: as the caller says.
+        false => unsafe { c_text(file, "file") },
+    }
+}
 
 /// Makes a stream of the host backend. `blocking` not 0: it waits for the default stream, and that for it,
 /// as streams of cudaStreamCreate do.
@@ -39,8 +106,8 @@ pub extern "C" fn gsan_host_stream_destroy(device: c_int, stream: *mut c_void) -
 #[unsafe(no_mangle)]
 pub extern "C" fn gsan_host_stream_synchronize(device: c_int, stream: *mut c_void) -> gsan_status {
     status(|| {
-        let _ = (device, stream);
-        Err(Failure::not_yet())
+        let (session, device) = session_with("gsan_host_stream_synchronize", device)?;
+        Ok(session.stream_synchronized(device, number(stream))?)
     })
 }
 
@@ -49,8 +116,9 @@ pub extern "C" fn gsan_host_stream_synchronize(device: c_int, stream: *mut c_voi
 pub unsafe extern "C" fn gsan_host_event_create(event: *mut u64) -> gsan_status {
     status(|| {
         // SAFETY: C says that it points to what it should.
-        let _event = unsafe { output(event, "event") }?;
-        Err(Failure::not_yet())
+        let event = unsafe { output(event, "event") }?;
+        event.set(session("gsan_host_event_create")?.create_host_event()?);
+        Ok(())
     })
 }
 
@@ -67,9 +135,27 @@ pub unsafe extern "C" fn gsan_host_launch(
 ) -> gsan_status {
     status(|| {
         // SAFETY: C says that it points to what it should.
-        let _info = unsafe { versioned(info, "info") }?;
-        let _ = (device, stream, kernel, user);
-        Err(Failure::not_yet())
+        let launch = unsafe { kernel_launch(info) }?;
+        let kernel = kernel.ok_or_else(|| Failure::invalid("kernel is null"))?;
+        let user = User(user);
+        let (session, device) = session_with("gsan_host_launch", device)?;
+        let body = move |cta: &HostCta<'_>, index: [u32; 3]| {
+            let handle = NEXT.fetch_add(1, Relaxed) << 4;
+            let before = RUNNING.replace(Some(Running {
+                handle,
+                cta: std::ptr::from_ref(cta).cast(),
+            }));
+            // SAFETY: C says that it is such a function.
+            unsafe {
+                kernel(
+                    std::ptr::without_provenance_mut(handle),
+                    index.as_ptr(),
+                    user.pointer(),
+                );
+            }
+            RUNNING.set(before);
+        };
+        Ok(session.launch_on_host(device, number(stream), &launch, body)?)
     })
 }
 
@@ -84,8 +170,14 @@ pub unsafe extern "C" fn gsan_host_read(
     line: u32,
 ) -> gsan_status {
     status(|| {
-        let _ = (cta, address, to, bytes, file, line);
-        Err(Failure::not_yet())
+        // SAFETY: C says that they point to what they should.
+        let (room, file) = unsafe { (room(to.cast::<u8>(), bytes, "to")?, file_name(file)?) };
+        with_cta(cta, |cta| {
+            let mut read = vec![0; bytes_of_access(bytes)?];
+            cta.read(address, &mut read, file, line)?;
+            room.fill(&read);
+            Ok(())
+        })
     })
 }
 
@@ -100,8 +192,12 @@ pub unsafe extern "C" fn gsan_host_write(
     line: u32,
 ) -> gsan_status {
     status(|| {
-        let _ = (cta, address, from, bytes, file, line);
-        Err(Failure::not_yet())
+        // SAFETY: C says that they point to what they should.
+        let (from, file) = unsafe { (slice(from.cast::<u8>(), bytes, "from")?, file_name(file)?) };
+        with_cta(cta, |cta| {
+            bytes_of_access(bytes)?;
+            Ok(cta.write(address, from, file, line)?)
+        })
     })
 }
 
@@ -124,9 +220,75 @@ pub unsafe extern "C" fn gsan_host_atomic(
     line: u32,
 ) -> gsan_status {
     status(|| {
-        let _ = (
-            cta, operation, address, bytes, operand, compare, old, order, scope, file, line,
-        );
-        Err(Failure::not_yet())
+        // SAFETY: C says that they point to what they should.
+        let (old, file) = unsafe { (optional_output(old, "old")?, file_name(file)?) };
+        with_cta(cta, |cta| {
+            let (operation, order, scope) =
+                (operation_of(operation)?, order_of(order)?, scope_of(scope)?);
+            let found = cta.atomic(
+                operation, address, bytes, operand, compare, order, scope, file, line,
+            )?;
+            if let Some(old) = old {
+                old.set(found);
+            }
+            Ok(())
+        })
     })
+}
+
+/// More than any kernel accesses at once; a number beyond is none of bytes.
+const MOST_BYTES: usize = 1 << 30;
+
+fn bytes_of_access(bytes: usize) -> Result<usize, Failure> {
+    match bytes {
+        0..=MOST_BYTES => Ok(bytes),
+        _ => Err(Failure::invalid(format!(
+            "bytes is {bytes}: at most {MOST_BYTES} are accessed at once"
+        ))),
+    }
+}
+
+fn operation_of(operation: u32) -> Result<AtomicOperation, Failure> {
+    Ok(match operation {
+        GSAN_HOST_LOAD => AtomicOperation::Load,
+        GSAN_HOST_STORE => AtomicOperation::Store,
+        GSAN_HOST_EXCHANGE => AtomicOperation::Exchange,
+        GSAN_HOST_COMPARE_AND_SWAP => AtomicOperation::CompareAndSwap,
+        GSAN_HOST_ADD => AtomicOperation::Add,
+        GSAN_HOST_AND => AtomicOperation::And,
+        GSAN_HOST_OR => AtomicOperation::Or,
+        GSAN_HOST_XOR => AtomicOperation::Xor,
+        GSAN_HOST_MIN => AtomicOperation::Min,
+        GSAN_HOST_MAX => AtomicOperation::Max,
+        other => return Err(none_of("operation", other, "GSAN_HOST_…")),
+    })
+}
+
+fn order_of(order: u32) -> Result<Order, Failure> {
+    Ok(match order {
+        GSAN_MEMORY_ORDER_RELAXED => Order::Relaxed,
+        GSAN_MEMORY_ORDER_ACQUIRE => Order::Acquire,
+        GSAN_MEMORY_ORDER_RELEASE => Order::Release,
+        GSAN_MEMORY_ORDER_ACQ_REL => Order::AcqRel,
+        other => return Err(none_of("order", other, "GSAN_MEMORY_ORDER_…")),
+    })
+}
+
+fn scope_of(scope: u32) -> Result<Scope, Failure> {
+    Ok(match scope {
+        GSAN_MEMORY_SCOPE_CTA => Scope::Cta,
+        GSAN_MEMORY_SCOPE_GPU => Scope::Gpu,
+        GSAN_MEMORY_SCOPE_SYSTEM => Scope::Sys,
+        other => {
+            return Err(none_of(
+                "scope",
+                other,
+                "GSAN_MEMORY_SCOPE_CTA, _GPU or _SYSTEM",
+            ));
+        }
+    })
+}
+
+fn none_of(what: &str, value: u32, known: &str) -> Failure {
+    Failure::invalid(format!("{what} is {value}, which is none of {known}"))
 }
