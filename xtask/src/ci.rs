@@ -50,7 +50,7 @@ impl Ci {
                 "--quiet",
             ],
         )?;
-        Python {}.run()?;
+        Python::all().run()?;
         Header::check().run()?;
         Device::check().run()?;
         Test::default().run()?;

@@ -1,0 +1,121 @@
+"""`triton.experimental.gsan._testing`: Triton's names for what the detector remembers.
+
+Cells and states have another layout than Triton's, so bytes alone cannot be decoded here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._errors import Error
+from ..testing import (
+    GlobalState,
+    ScalarClock,
+    ShadowCell,
+    ThreadState,
+    shadow_address,
+    shadow_size,
+)
+
+__all__ = [
+    "GLOBAL_STATE_SIZE_BYTES",
+    "SHADOW_CELL_SIZE_BYTES",  # noqa: F822
+    "GlobalState",
+    "ScalarClock",
+    "ShadowCell",
+    "ThreadState",
+    "decode_global_state",
+    "decode_global_state_tensor",
+    "decode_shadow_cell",
+    "decode_shadow_cell_tensor",
+    "decode_thread_state",
+    "decode_thread_state_tensor",
+    "shadow_cell",
+    "shadow_cell_address",
+    "shadow_cell_size",
+    "thread_state_stride_bytes",
+]
+
+#: What is looked at of a state region.
+GLOBAL_STATE_SIZE_BYTES = 32
+
+
+def __getattr__(name: str) -> Any:
+    if name == "SHADOW_CELL_SIZE_BYTES":
+        return shadow_size()
+    raise AttributeError(f"module 'triton.experimental.gsan._testing' has no attribute {name!r}")
+
+
+def shadow_cell_address(real_address: int) -> int:
+    """The address of the cell of an address."""
+    return shadow_address(real_address)
+
+
+def shadow_cell_size(real_address: int) -> int:
+    """The bytes of the cell of an address."""
+    return shadow_size()
+
+
+def shadow_cell(real_address: int) -> tuple[int, int]:
+    """Address and size of the cell of an address."""
+    return shadow_address(real_address), shadow_size()
+
+
+def thread_state_stride_bytes(num_threads: int, clock_buffer_size: int) -> int:
+    """The bytes between the states of two logical threads."""
+    from .._memory import layout
+
+    return int(layout().get("thread_state_stride_bytes", 0))
+
+
+def _by_address(what: str, instead: str) -> Error:
+    return Error(
+        f"{what} cannot be decoded from bytes: their layout is not Triton's. "
+        f"gsan.testing.{instead} gives the same object",
+        "GSAN_UNSUPPORTED",
+    )
+
+
+def decode_shadow_cell(data: Any) -> ShadowCell:
+    """Not from bytes."""
+    raise _by_address("A cell", "shadow_cell_from_address(address)")
+
+
+def decode_shadow_cell_tensor(
+    cell_bytes: Any, *, write_once: bool = False
+) -> ShadowCell | ScalarClock:
+    """The cell that a tensor of `shadow_cell_tensor_from_address` shows."""
+    from .._memory import get_reserve_pointer, get_reserve_size
+    from ..testing import shadow_cell_from_address
+
+    base, size = get_reserve_pointer(), get_reserve_size()
+    cell = (cell_bytes.data_ptr() - base) // shadow_size()
+    if not cell_bytes.is_cuda or not base <= cell_bytes.data_ptr() < base + size // 2:
+        raise _by_address("A cell", "shadow_cell_from_address(address)")
+    return shadow_cell_from_address(base + size // 2 + cell * 8)
+
+
+def decode_global_state(data: bytes | bytearray | memoryview) -> GlobalState:
+    """Not from bytes."""
+    raise _by_address("A global state", "global_state()")
+
+
+def decode_global_state_tensor(state_bytes: Any) -> GlobalState:
+    """The global state that a tensor of `global_state_tensor` shows."""
+    from ..testing import global_state_of
+
+    return global_state_of(state_bytes.device.index)
+
+
+def decode_thread_state(
+    data: bytes | bytearray | memoryview, num_threads: int, clock_buffer_size: int
+) -> ThreadState:
+    """Not from bytes."""
+    raise _by_address("A thread state", "thread_state_from_smid(thread_id)")
+
+
+def decode_thread_state_tensor(
+    state_bytes: Any, num_threads: int, clock_buffer_size: int
+) -> ThreadState:
+    """Not from bytes."""
+    raise _by_address("A thread state", "thread_state_from_smid(thread_id)")

@@ -1,0 +1,284 @@
+"""Plugging into Triton and PyTorch, once, whenever they are imported."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+from . import _imports
+from ._errors import Error, UnsupportedTriton
+from ._native import library, loaded
+
+#: The versions of Triton that the plug-in is made for.
+SUPPORTED = ("3.9",)
+#: The first version with the compiler pass that GSan builds on.
+FIRST_WITH_PASS = (3, 8)
+
+#: Modules of Triton that this package stands in for, and what stands there.
+REPLACED = {
+    "triton.experimental.gsan": "gsan._compat",
+    "triton.experimental.gsan._allocator": "gsan._compat._allocator",
+    "triton.experimental.gsan._stream_sync": "gsan._compat._stream_sync",
+    "triton.experimental.gsan._utils": "gsan._compat._utils",
+    "triton.experimental.gsan._testing": "gsan._compat._testing",
+    "triton.experimental.gsan._testing_utils": "gsan._compat._testing_utils",
+    "triton.experimental.gsan.symmetric_memory": "gsan.symmetric_memory",
+    "triton.experimental.gsan.graph": "gsan.graph",
+}
+
+
+class _State:
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.installed = False
+        self.process = os.getpid()
+        # How many `enable()`s are open, and whether a whole run is checked.
+        self.enabled = 0
+        self.always = False
+
+
+_state = _State()
+
+
+def is_installed() -> bool:
+    """Whether `install` was called."""
+    return _state.installed
+
+
+def is_on() -> bool:
+    """Whether kernels are instrumented now because of `enable` or `gsan run`."""
+    return _state.always or _state.enabled > 0
+
+
+def unsupported(version: str) -> UnsupportedTriton | None:
+    """What is to be said of a version of Triton; `None` if it is supported."""
+    numbers = tuple(int(part) for part in version.split("+")[0].split(".")[:2] if part.isdigit())
+    if ".".join(str(number) for number in numbers) in SUPPORTED:
+        return None
+    names = " and ".join(SUPPORTED)
+    cure = f'install a supported one: pip install "triton=={SUPPORTED[-1]}.*"'
+    if numbers < FIRST_WITH_PASS:
+        why = "has no pass that instruments kernels (3.8 was the first), so nothing can be checked"
+    else:
+        why = "calls another interface than the one this GSan provides"
+    return UnsupportedTriton(
+        f"Triton {version} {why}. GSan supports Triton {names}; {cure}", "GSAN_UNSUPPORTED"
+    )
+
+
+def install() -> None:
+    """Plugs GSan into Triton and PyTorch, now or as soon as they are imported.
+
+    After it `triton.experimental.gsan` is this project. Kernels are instrumented, and memory is
+    managed, only where a program asks for it: with `enable`, under `gsan run`, or in the way that
+    Triton documents (`triton.knobs.compilation.instrumentation_mode = "gsan"` and
+    `create_mem_pool`). Nothing is imported. It may be called again.
+
+    Raises:
+        UnsupportedTriton: Triton was imported already, in a version that is not supported. If it is
+            imported later, its first kernel fails with this error instead, where kernels are to be
+            checked.
+        LibraryNotFound: `libgsan.so` is not there, or is of another version.
+    """
+    with _state.lock:
+        library()
+        _watch_imports()
+        triton = sys.modules.get("triton")
+        version = getattr(triton, "__version__", None)
+        if version is not None and (error := unsupported(version)):
+            raise error
+
+
+def _watch_imports() -> None:
+    if _state.installed:
+        return
+    _state.installed = True
+    for name, instead in REPLACED.items():
+        _imports.replace(name, instead)
+    os.register_at_fork(after_in_child=_forked)
+    atexit.register(_at_exit)
+    _imports.when_imported("torch", _plug_into_torch)
+    _imports.when_imported("triton", _plug_into_triton)
+
+
+def _is_library_there() -> bool:
+    """A program that is run under GSan goes on without it where its library is not there."""
+    try:
+        library()
+    except Error as error:
+        print(f"gsan: cannot check this process: {error}", file=sys.stderr)
+        return False
+    return True
+
+
+def _plug_into_triton(triton: ModuleType) -> None:
+    if not _is_library_there():
+        return
+    from ._plugin import compiling, launching
+
+    if error := unsupported(triton.__version__):
+        launching.refuse_when_unsupported(error)
+        return
+    from triton.backends.nvidia import compiler, driver
+
+    compiling.plug_in(compiler)
+    launching.plug_in(driver)
+    _replace_imported()
+    if is_on():
+        _instrument(triton)
+
+
+def _replace_imported() -> None:
+    """Puts our modules where Triton's own were imported already."""
+    import importlib
+
+    there = [name for name in REPLACED if name in sys.modules]
+    for name in there:
+        module = importlib.import_module(REPLACED[name])
+        sys.modules[name] = module
+        parent, _, child = name.rpartition(".")
+        if parent in sys.modules:
+            setattr(sys.modules[parent], child, module)
+
+
+def _plug_into_torch(torch: ModuleType) -> None:
+    from ._plugin import collectives, events, graphs, memory
+
+    if torch.version.cuda is None or not _is_library_there():  # type: ignore[attr-defined]
+        return
+    events.plug_in(torch)
+    graphs.plug_in(torch)
+    _imports.when_imported("torch.distributed", collectives.plug_in)
+    if is_on():
+        memory.pools.want()
+
+
+def _instrument(triton: Any) -> None:
+    compilation = triton.knobs.compilation
+    modes = [mode.strip() for mode in compilation.instrumentation_mode.split(",") if mode.strip()]
+    if "gsan" not in modes:
+        compilation.instrumentation_mode = ",".join([*modes, "gsan"])
+
+
+def _prepare_inductor() -> None:
+    """Inductor's own launcher would never pass the hidden arguments, and processes that compile
+    for it would not know of this one's settings.
+    """
+    os.environ.setdefault("TORCHINDUCTOR_USE_STATIC_CUDA_LAUNCHER", "0")
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+
+
+def run_checked() -> None:
+    """What `gsan run` does in every Python process: everything is checked, from the start.
+
+    The library is loaded when torch or Triton is imported: most processes never do.
+    """
+    with _state.lock:
+        _state.always = True
+        _prepare_inductor()
+        _watch_imports()
+
+
+@contextlib.contextmanager
+def enable() -> Iterator[None]:
+    """Checks the kernels that are launched inside: instrumented, with managed memory for every
+    thread of the process.
+
+    Memory that was allocated before is not checked. May be nested, and under `gsan run` changes
+    nothing.
+
+    Raises:
+        UnsupportedTriton: see `install`.
+    """
+    install()
+    with _state.lock:
+        _prepare_inductor()
+        first = not is_on()
+        _state.enabled += 1
+        mode = _switch_on() if first else None
+    try:
+        yield
+    finally:
+        with _state.lock:
+            _state.enabled -= 1
+            if not is_on():
+                _switch_off(mode)
+
+
+def _switch_on() -> str | None:
+    """Returns the instrumentation mode as it was, if Triton is there."""
+    mode = None
+    if triton := sys.modules.get("triton"):
+        mode = triton.knobs.compilation.instrumentation_mode  # type: ignore[attr-defined]
+        _instrument(triton)
+    if "torch" in sys.modules:
+        from ._plugin.memory import pools
+
+        pools.want()
+    return mode
+
+
+def _switch_off(mode: str | None) -> None:
+    if triton := sys.modules.get("triton"):
+        compilation = triton.knobs.compilation  # type: ignore[attr-defined]
+        modes = compilation.instrumentation_mode.split(",")
+        others = ",".join(name for name in modes if name.strip() != "gsan")
+        compilation.instrumentation_mode = others if mode is None else mode
+    if "torch" in sys.modules:
+        from ._plugin.memory import pools
+
+        pools.end()
+
+
+def reset() -> None:
+    """Puts everything back to the start: races, clocks, configuration.
+
+    Raises:
+        AssertionError: allocations, graphs or work are live; the message says which.
+    """
+    if not loaded():
+        return
+    from ._plugin import compiling
+
+    pools: Any = None
+    if shared := sys.modules.get("gsan.symmetric_memory"):
+        shared.forget()
+    if "torch" in sys.modules:
+        from ._plugin import memory
+
+        pools = memory.pools
+        pools.drop()
+    try:
+        library().reset()
+    except Error as error:
+        if error.status == "GSAN_LIVE":
+            raise AssertionError(str(error)) from error
+        raise
+    finally:
+        compiling.forget_settings()
+        if pools is not None and pools.wanted:
+            pools.want()
+
+
+def _forked() -> None:
+    """A child that was forked after CUDA started has none, and must not end its parent's
+    session.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda._is_in_bad_fork():  # type: ignore[attr-defined]
+        _state.process = os.getpid()
+        return
+    _state.always = False
+    _state.enabled = 0
+
+
+def _at_exit() -> None:
+    if loaded() and os.getpid() == _state.process:
+        with contextlib.suppress(Error):
+            library().finish()

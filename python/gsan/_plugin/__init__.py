@@ -1,0 +1,1 @@
+"""What GSan puts into Triton and PyTorch."""

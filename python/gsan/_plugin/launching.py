@@ -1,0 +1,226 @@
+"""The seam in Triton's launcher: what a launch starts after, and that it was given to its stream.
+
+The stream is this thread's from the choice of what the launch starts after until the launch was
+given to the stream, so that two threads may launch on one stream.
+"""
+
+from __future__ import annotations
+
+import threading
+from ctypes import byref, c_int, c_uint64, c_void_p
+from types import ModuleType
+from typing import Any
+
+from .._errors import Error
+from .._native import LaunchInfo, library
+from .compiling import is_instrumented
+
+
+class _Current(threading.local):
+    """The launch that this thread is making."""
+
+    state: tuple[int, int] | None = None
+    waiting: list | None = None
+
+
+_current = _Current()
+_groups: dict[int, dict] = {}
+_opaque: dict[int, bool] = {}
+
+
+def current() -> tuple[int, int] | None:
+    """Launch table and index of the launch that this thread is making."""
+    return _current.state
+
+
+def after_launch(call: Any, *arguments: Any) -> bool:
+    """Calls a function when the launch that this thread is making, if any, was given to its stream.
+
+    For what may be called at any moment, such as while garbage is collected: the stream is taken.
+    """
+    if _current.waiting is None:
+        call(*arguments)
+        return True
+    _current.waiting.append((call, arguments))
+    return False
+
+
+def begin(device: int, stream: int, info: LaunchInfo) -> tuple[c_void_p, int, int]:
+    """Begins a launch; returns what `gsan_launch_end` takes, the launch table, and the index."""
+    launch, table, index = c_void_p(), c_uint64(), c_uint64()
+    library().launch_begin(device, stream, byref(info), byref(launch), byref(table), byref(index))
+    return launch, table.value, index.value
+
+
+def plan_alone(device: int, stream: int, programmatic: bool) -> tuple[int, int]:
+    """For launchers that are not Triton's: a launch that is told complete before it is made."""
+    info = LaunchInfo(kernel=b"<unknown>", programmatic=programmatic)
+    info.grid[:] = info.block[:] = (1, 1, 1)
+    launch, table, index = begin(device, stream, info)
+    library().launch_end(launch, 1)
+    return table, index
+
+
+def _remember(module: Any, function: int, name: str, group: dict, hash: str) -> None:
+    _groups[function] = group
+
+
+def _forget(module: Any, function: int, name: str, group: dict, hash: str) -> None:
+    _groups.pop(function, None)
+    _opaque.pop(function, None)
+
+
+def _is_opaque(function: int) -> bool:
+    """Whether a kernel orders memory by means that its instrumentation does not see."""
+    known = _opaque.get(function)
+    if known is None:
+        known = False
+        group = _groups.get(function, {})
+        path = next((path for name, path in group.items() if name.endswith(".ptx")), None)
+        if path is not None:
+            try:
+                with open(path, "rb") as file:
+                    ptx = file.read()
+            except OSError:
+                ptx = b""
+            answer = c_int()
+            library().kernel_is_opaque(ptx, byref(answer), None, None)
+            known = bool(answer.value)
+        _opaque[function] = known
+    return known
+
+
+def plug_in(driver: ModuleType) -> None:
+    """Puts the seam into `triton.backends.nvidia.driver`."""
+    import triton
+    from triton import knobs
+    from triton.runtime.driver import driver as runtime
+
+    stock = driver.CudaLauncher
+
+    class Launcher(stock):  # type: ignore[misc, valid-type]
+        """Triton's launcher, which tells the ordering of each launch of an instrumented kernel."""
+
+        def __init__(self, src: Any, metadata: Any) -> None:
+            super().__init__(src, metadata)
+            self.gsan_name = str(getattr(metadata, "name", "<unknown>")).encode()
+            if is_instrumented(metadata):
+                _let_captures_pass(triton.runtime.driver.active.utils)
+
+        def __call__(
+            self,
+            gridX: int,
+            gridY: int,
+            gridZ: int,
+            stream: int,
+            function: int,
+            kernel_metadata: Any,
+            launch_metadata: Any,
+            launch_enter_hook: Any,
+            launch_exit_hook: Any,
+            *args: Any,
+        ) -> Any:
+            launch = super().__call__
+            if not self.gsan_enabled:
+                return launch(
+                    gridX,
+                    gridY,
+                    gridZ,
+                    stream,
+                    function,
+                    kernel_metadata,
+                    launch_metadata,
+                    launch_enter_hook,
+                    launch_exit_hook,
+                    *args,
+                )
+            submitted = False
+
+            def leave(metadata: Any) -> None:
+                nonlocal submitted
+                submitted = True
+                launch_exit_hook(metadata)
+
+            grid = (gridX * self.num_ctas, gridY, gridZ)
+            empty = gridX <= 0 or gridY <= 0 or gridZ <= 0
+            handle = None
+            before, waiting = _current.state, _current.waiting
+            if empty:
+                # Nothing is launched, but the stock launcher asks before it knows.
+                state = (0, 0)
+            else:
+                info = LaunchInfo(
+                    kernel=self.gsan_name,
+                    programmatic=bool(self.launch_pdl),
+                    opaque=_is_opaque(function),
+                )
+                info.grid[:] = grid
+                info.block[:] = (kernel_metadata[0] * 32, 1, 1)
+                device = triton.runtime.driver.active.get_current_device()
+                handle, *numbers = begin(device, stream, info)
+                state = (numbers[0], numbers[1])
+            _current.state = state
+            if waiting is None:
+                _current.waiting = []
+            try:
+                result = launch(
+                    gridX,
+                    gridY,
+                    gridZ,
+                    stream,
+                    function,
+                    kernel_metadata,
+                    launch_metadata,
+                    launch_enter_hook,
+                    leave if launch_exit_hook is not None else None,
+                    *args,
+                )
+                submitted = True
+                return result
+            finally:
+                _current.state = before
+                later, _current.waiting = _current.waiting, waiting
+                if handle is not None:
+                    library().launch_end(handle, int(submitted))
+                if waiting is None:
+                    for call, arguments in later or ():
+                        call(*arguments)
+
+    Launcher.__name__ = Launcher.__qualname__ = stock.__name__
+    driver.CudaLauncher = Launcher  # type: ignore[attr-defined]
+    active: Any = getattr(runtime, "_active", None)
+    if getattr(active, "launcher_cls", None) is stock:
+        active.launcher_cls = Launcher
+    knobs.runtime.kernel_load_end_hook.add(_remember)
+    knobs.runtime.kernel_unload_hook.add(_forget)
+
+
+def _let_captures_pass(utils: Any) -> None:
+    """The stock launcher refuses instrumented kernels on captured streams. Here they are nodes of a
+    plan, so while this thread makes such a launch the answer is no.
+    """
+    ask = utils.is_stream_capturing
+    if getattr(ask, "of_gsan", False):
+        return
+
+    def is_stream_capturing(stream: int) -> bool:
+        return _current.state is None and ask(stream)
+
+    is_stream_capturing.of_gsan = True  # type: ignore[attr-defined]
+    utils.is_stream_capturing = is_stream_capturing
+
+
+def refuse_when_unsupported(error: Error) -> None:
+    """Makes each launch through Triton fail with `error` while instrumentation is on."""
+    from triton.runtime.jit import JITFunction
+
+    run = JITFunction.run
+
+    def refuse(self: Any, *args: Any, **kwargs: Any) -> Any:
+        from .. import _install
+
+        if _install.is_on():
+            raise error
+        return run(self, *args, **kwargs)
+
+    JITFunction.run = refuse

@@ -1,0 +1,71 @@
+"""`pytest --gsan`: a test in which a race was found fails, and shows it.
+
+The marker `@pytest.mark.gsan(False)` turns it off for a test, a class or a module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("gsan", "data races in Triton kernels")
+    group.addoption(
+        "--gsan",
+        action="store_true",
+        default=False,
+        help="check the kernels of all tests for data races; a race fails its test",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "gsan(on): with --gsan, whether races of this test are looked for (True)"
+    )
+    if config.getoption("gsan"):
+        import gsan
+
+        try:
+            gsan.install()
+        except gsan.Error as error:
+            raise pytest.UsageError(f"--gsan: {error}") from error
+
+
+def _wanted(item: pytest.Item) -> bool:
+    if not item.config.getoption("gsan"):
+        return False
+    marker = item.get_closest_marker("gsan")
+    if marker is None:
+        return True
+    return bool(marker.kwargs.get("on", marker.args[0] if marker.args else True))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: Any) -> Generator[None, Any, Any]:
+    """Fixtures are checked as well, so that what they allocate is managed."""
+    if not _wanted(item):
+        return (yield)
+    import gsan
+
+    with gsan.enable():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    if not _wanted(item):
+        return (yield)
+    import gsan
+
+    # What is found later belongs to this test, up to the moment when the GPU has done all of it.
+    gsan.race_count()
+    gsan.forget_races()
+    result = yield
+    count = gsan.race_count()
+    if count:
+        races = "1 data race" if count == 1 else f"{count} data races"
+        pytest.fail(f"{races} in this test\n\n{gsan.report('human')}", pytrace=False)
+    return result

@@ -1,0 +1,261 @@
+"""What the detector remembers, for tests of programs and of GSan itself.
+
+The names with `smid` and `tensor` are those of Triton's module; cells have another layout here, so
+tensors of their bytes are for looking at, and the typed objects for reading.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import byref, c_size_t, c_uint32
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import _native
+from ._native import library
+
+SCOPE_NAMES = ("none", "cta", "gpu", "system")
+
+
+class ScalarClock:
+    """One moment of a logical thread, as a record of an access has it.
+
+    `scope`: none 0, cta 1, gpu 2, system 3; an ordinary access has none. Compares equal to Triton's
+    own `ScalarClock` of the same values.
+    """
+
+    __slots__ = ("epoch", "thread_id", "scope", "is_release")
+
+    def __init__(
+        self, epoch: int, thread_id: int, scope: int = 0, is_release: bool = False
+    ) -> None:
+        self.epoch = int(epoch)
+        self.thread_id = int(thread_id)
+        self.scope = _number(scope)
+        self.is_release = bool(is_release)
+
+    @property
+    def scope_name(self) -> str:
+        """The scope in words."""
+        return SCOPE_NAMES[self.scope] if self.scope < len(SCOPE_NAMES) else "unknown"
+
+    def _values(self) -> tuple[int, int, int, bool]:
+        return self.epoch, self.thread_id, self.scope, self.is_release
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, ScalarClock):
+            return self._values() == other._values()
+        try:
+            theirs = (
+                int(other.epoch),  # type: ignore[attr-defined]
+                int(other.thread_id),  # type: ignore[attr-defined]
+                _number(other.scope),  # type: ignore[attr-defined]
+                bool(other.is_release),  # type: ignore[attr-defined]
+            )
+        except (AttributeError, TypeError, ValueError):
+            return NotImplemented
+        return self._values() == theirs
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def __repr__(self) -> str:
+        return (
+            f"ScalarClock(epoch={self.epoch}, thread_id={self.thread_id}, "
+            f"scope={self.scope_name!r}, is_release={self.is_release})"
+        )
+
+
+def _number(scope: Any) -> int:
+    return int(getattr(scope, "value", scope))
+
+
+@dataclass(frozen=True)
+class ShadowCell:
+    """What is remembered of 8 bytes of real memory."""
+
+    #: How many reads were seen since the last write, sampled ones included.
+    num_reads: int
+    #: The newest write; epoch 0: none.
+    write_clock: ScalarClock
+    #: The reads that are kept.
+    read_clocks: list[ScalarClock]
+
+
+@dataclass(frozen=True)
+class ThreadState:
+    """What a logical thread knows."""
+
+    thread_id: int
+    num_reads: int
+    num_threads: int
+    clock_buffer_head: int
+    clock_buffer_dirty: bool
+    clock_buffer_size: int
+    #: For each thread id, the newest epoch known to have happened before.
+    vector_clock: list[int]
+    #: Released clocks that are kept. Here they are not copies of vector clocks, so this is empty.
+    clock_buffer: list[list[int]] = field(default_factory=list)
+    reserve_base: int = 0
+    globals_ptr: int = 0
+
+
+@dataclass(frozen=True)
+class GlobalState:
+    """The numbers of a device's state region."""
+
+    num_sms: int
+    num_threads: int
+    num_devices: int
+    rng_seed: int
+    clock_buffer_size: int
+    reserve_base: int = 0
+    globals_base: int = 0
+
+
+def _clock(clock: Any) -> ScalarClock:
+    return ScalarClock(clock.epoch, clock.thread_id, clock.scope, bool(clock.is_release))
+
+
+def _device(index: int | None) -> int:
+    if index is not None:
+        return index
+    import torch
+
+    return torch.cuda.current_device()
+
+
+def shadow_cell_from_address(
+    real_address: int, *, device_index: int | None = None
+) -> ShadowCell | ScalarClock:
+    """The cell of an address; for write-once memory the clock of the write."""
+    from ._memory import is_write_once_allocation
+
+    cell = _native.Cell()
+    library().cell_at(real_address, byref(cell))
+    if is_write_once_allocation(real_address):
+        return _clock(cell.write_clock)
+    reads = [_clock(cell.read_clocks[index]) for index in range(min(cell.read_count, 4))]
+    return ShadowCell(cell.num_reads, _clock(cell.write_clock), reads)
+
+
+def thread_state_from_smid(smid: int, *, device_index: int | None = None) -> ThreadState:
+    """The state of a logical thread; `smid` is its number."""
+    device = _device(device_index)
+    state, entries = _native.ThreadState(), c_size_t(0)
+    library().thread_state_at(device, smid, byref(state), None, byref(entries))
+    clock = (c_uint32 * max(entries.value, 1))()
+    library().thread_state_at(device, smid, byref(state), clock, byref(entries))
+    base, globals_ptr = _bases(device)
+    return ThreadState(
+        thread_id=state.thread_id,
+        num_reads=state.num_reads,
+        num_threads=state.num_threads,
+        clock_buffer_head=state.clock_buffer_head,
+        clock_buffer_dirty=bool(state.clock_buffer_dirty),
+        clock_buffer_size=state.clock_buffer_size,
+        vector_clock=list(clock[: entries.value]),
+        reserve_base=base,
+        globals_ptr=globals_ptr,
+    )
+
+
+def global_state_of(device: int) -> GlobalState:
+    """The global state of a device."""
+    state = _native.GlobalState()
+    library().global_state_of(device, byref(state))
+    base, globals_base = _bases(device)
+    return GlobalState(
+        num_sms=state.num_sms,
+        num_threads=state.num_threads,
+        num_devices=state.num_devices,
+        rng_seed=state.rng_seed,
+        clock_buffer_size=state.clock_buffer_size,
+        reserve_base=base,
+        globals_base=globals_base,
+    )
+
+
+def global_state(*, device_index: int | None = None) -> GlobalState:
+    """The global state of the current device, or of another one."""
+    return global_state_of(_device(device_index))
+
+
+def _bases(device: int) -> tuple[int, int]:
+    from ._memory import get_device_rank, get_global_state_pointer, get_reserve_pointer
+
+    states = get_global_state_pointer()
+    stride = library().state_stride()
+    return get_reserve_pointer(), states + get_device_rank(device) * stride
+
+
+def shadow_size() -> int:
+    """The bytes of a cell."""
+    from . import _settings
+
+    return 8 * _settings.number("shadow", "records", 4)
+
+
+def shadow_address(real_address: int) -> int:
+    """The address of the cell of an address."""
+    from ._memory import get_reserve_pointer, get_reserve_size
+
+    base, size = get_reserve_pointer(), get_reserve_size()
+    if not base + size // 2 <= real_address < base + size:
+        raise ValueError(f"{real_address:#x} is not managed memory, which has shadow memory")
+    return base + (real_address - base - size // 2) // 8 * shadow_size()
+
+
+def shadow_cell_tensor_from_address(real_address: int, *, device_index: int | None = None) -> Any:
+    """The bytes of the cell of an address, as a `uint8` tensor."""
+    address, device = shadow_address(real_address), _device(device_index)
+    return uint8_cuda_tensor_from_ptr(address, shadow_size(), device)
+
+
+def shadow_tensor_for(real: Any) -> Any:
+    """The cells of a tensor's elements, as a `uint8` tensor."""
+    first, last = real.data_ptr(), real.data_ptr() + real.numel() * real.element_size() - 1
+    cells = last // 8 - first // 8 + 1
+    device = real.device.index
+    return uint8_cuda_tensor_from_ptr(shadow_address(first), cells * shadow_size(), device)
+
+
+def global_state_tensor(*, device_index: int | None = None) -> Any:
+    """The first bytes of the state region, as a `uint8` tensor."""
+    device = _device(device_index)
+    return uint8_cuda_tensor_from_ptr(_bases(device)[1], 32, device)
+
+
+class _Memory:
+    """Device memory that nobody owns, in the form that `torch.as_tensor` takes."""
+
+    def __init__(self, address: int, size: int) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (size,),
+            "typestr": "|u1",
+            "data": (address, False),
+            "version": 3,
+        }
+
+
+def uint8_cuda_tensor_from_ptr(data_ptr: int, numel: int, device_index: int) -> Any:
+    """A tensor over memory at an address, which must outlive it."""
+    import torch
+
+    if numel < 0:
+        raise ValueError(f"a tensor cannot have {numel} elements")
+    device = torch.device("cuda", device_index)
+    if numel == 0:
+        return torch.empty(0, dtype=torch.uint8, device=device)
+    with torch.cuda.device(device):
+        return torch.as_tensor(_Memory(data_ptr, numel), device=device)
+
+
+def read_memory(address: int, size: int) -> bytes:
+    """Bytes of device memory."""
+    from ._plugin.driver import check, cuda
+
+    buffer = ctypes.create_string_buffer(size)
+    code = cuda().cuMemcpyDtoH_v2(buffer, ctypes.c_uint64(address), c_size_t(size))
+    check(code, "cuMemcpyDtoH")
+    return buffer.raw

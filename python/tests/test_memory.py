@@ -1,0 +1,59 @@
+"""Configuration and clocks."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import gsan
+import pytest
+from gsan import _settings
+from gsan.testing import ScalarClock
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ({"device_ranks": {0: 0}}, "device_ranks and num_devices must be given together"),
+        ({"num_devices": 2}, "device_ranks and num_devices must be given together"),
+        ({"device_ranks": {0: 2}, "num_devices": 2}, "ranks are from 0 to 1"),
+        ({"device_ranks": {-1: 0}, "num_devices": 2}, "devices count from 0"),
+        ({"rng_seed": -1}, "must be from 0 to"),
+        ({"clock_buffer_size": 0}, "must be from 1 on"),
+        ({"handle_type": 3}, "3 is not a valid ShareableHandleType"),
+    ],
+)
+def test_settings_that_cannot_be(settings: dict, error: str) -> None:
+    with pytest.raises(ValueError, match=error):
+        gsan.configure(**settings)
+
+
+def test_clocks_compare_by_value_with_any_of_the_same_fields() -> None:
+    clock = ScalarClock(3, 4, 2, True)
+    # Triton's scope is an enumeration.
+    theirs = SimpleNamespace(epoch=3, thread_id=4, scope=SimpleNamespace(value=2), is_release=True)
+    assert clock == theirs and theirs == clock
+    theirs.epoch = 5
+    assert clock != theirs and clock != "clock"
+    assert clock.scope_name == "gpu" and ScalarClock(0, 0).scope_name == "none"
+
+
+CONFIGURATION = """\
+# of the whole run
+[topology]
+device_ranks = {}
+[shadow]
+records = 2          # environment
+[clock]
+publications = 65_536
+[[report.suppress]]
+records = "elsewhere"
+"""
+
+
+def test_settings_are_read_from_what_the_library_says(monkeypatch) -> None:
+    library = SimpleNamespace(text=lambda name: CONFIGURATION)
+    monkeypatch.setattr(_settings, "library", lambda: library)
+    assert _settings.number("shadow", "records", 4) == 2
+    assert _settings.number("clock", "publications", 0) == 65536
+    assert _settings.number("launch", "max_registers", 128) == 128
+    assert _settings.value("report.suppress", "records") == '"elsewhere"'

@@ -1,0 +1,51 @@
+"""`pytest --gsan`, with a library that is told what it found."""
+
+from __future__ import annotations
+
+import pytest
+
+CONFTEST = """
+import contextlib, gsan, pytest
+found = []
+pytest.found = found
+gsan.install = lambda: None
+gsan.enable = contextlib.nullcontext
+gsan.race_count = lambda: len(found)
+gsan.forget_races = found.clear
+gsan.report = lambda form: f"the report of {found}"
+"""
+
+TESTS = """
+import pytest
+def test_clean(): pass
+def test_racy(): pytest.found.append("a race")
+def test_after_it(): pass
+@pytest.mark.gsan(False)
+def test_known(): pytest.found.append("known")
+def test_fails(): pytest.found.append("late"); assert False, "itself"
+"""
+
+
+def test_a_race_fails_its_test_and_no_other(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(CONFTEST)
+    pytester.makepyfile(TESTS)
+    result = pytester.runpytest_subprocess("--gsan", "-p", "no:cacheprovider")
+    result.assert_outcomes(passed=3, failed=2)
+    result.stdout.fnmatch_lines(["*1 data race in this test*", "*the report of ?'a race'?*"])
+    result.stdout.fnmatch_lines(["*AssertionError: itself*"])
+
+
+def test_without_the_option_nothing_is_looked_for(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(CONFTEST)
+    pytester.makepyfile(TESTS)
+    pytester.runpytest_subprocess().assert_outcomes(passed=4, failed=1)
+
+
+def test_a_library_that_is_not_there_is_said_at_once(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GSAN_LIBRARY", "/dev/null")
+    pytester.makepyfile("def test(): pass")
+    result = pytester.runpytest_subprocess("--gsan")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--gsan: /dev/null cannot be loaded*"])

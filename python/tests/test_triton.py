@@ -1,0 +1,95 @@
+"""Stock Triton 3.9 compiles kernels with this project's library. Needs Triton, no torch, no GPU."""
+
+from __future__ import annotations
+
+import sys
+
+import gsan
+import pytest
+
+triton = pytest.importorskip("triton", reason="Triton is not installed")
+if not triton.__version__.startswith("3.9"):
+    pytest.skip(f"Triton {triton.__version__} is not supported", allow_module_level=True)
+# A library that says what is configured is needed to choose the number of records.
+gsan.install()
+
+import triton.language as tl  # noqa: E402
+from gsan._plugin import compiling  # noqa: E402
+from triton.backends.compiler import GPUTarget  # noqa: E402
+from triton.compiler import ASTSource  # noqa: E402
+from triton.runtime.driver import driver  # noqa: E402
+
+
+class NoDevice:
+    """Answers the few questions that the compiler asks about a device."""
+
+    class utils:
+        @staticmethod
+        def get_device_properties(_device: int) -> dict[str, int]:
+            return {"max_shared_mem": 232448}
+
+    @staticmethod
+    def get_current_device() -> int:
+        return 0
+
+    @staticmethod
+    def get_current_target() -> GPUTarget:
+        return GPUTarget("cuda", 90, 32)
+
+
+@pytest.fixture(autouse=True)
+def no_device(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    monkeypatch.setattr(driver, "_active", NoDevice())
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(compiling, "_records", lambda: 4)
+    monkeypatch.setattr(compiling, "_most_registers", lambda: 128)
+
+
+@triton.jit
+def add(x, y, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(y + i, tl.load(x + i, i < n) + tl.sum(tl.load(x + i, i < n), 0), i < n)
+
+
+def compile(mode: str = "gsan", warps: int = 4):
+    signature = dict(x="*fp32", y="*fp32", n="i32", B="constexpr")
+    source = ASTSource(fn=add, signature=signature, constexprs=dict(B=1024))
+    options = dict(num_warps=warps, instrumentation_mode=mode)
+    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+
+
+def test_our_library_is_linked_and_assembles() -> None:
+    kernel = compile()
+    assert kernel.asm["cubin"][:4] == b"\x7fELF"
+    assert dict(kernel.metadata.extern_libs)["gsan"].endswith("gsan-shared-4.bc")
+    assert ".maxnreg 128" in kernel.asm["ptx"]
+    # The state of a CTA, in shared memory, and room beside it for other CTAs.
+    assert "[1024];" in kernel.asm["ptx"] and kernel.metadata.shared < 1024
+
+
+def test_a_kernel_that_needs_all_shared_memory_has_its_state_elsewhere(monkeypatch) -> None:
+    monkeypatch.setattr(compiling, "_most_shared", lambda: 1024)
+    ptx = compile().asm["ptx"]
+    assert ".align 1024 .b8" not in ptx and "%smid" in ptx
+
+
+def test_kernels_that_are_not_instrumented_are_left_alone() -> None:
+    kernel = compile(mode="")
+    assert "gsan" not in kernel.asm["ptx"] and ".maxnreg" not in kernel.asm["ptx"]
+    assert "gsan" not in dict(kernel.metadata.extern_libs)
+
+
+def test_registers_that_do_not_suffice_are_not_bounded(monkeypatch, capfd) -> None:
+    monkeypatch.setattr(compiling, "_most_registers", lambda: 8)
+    assert compile().asm["cubin"][:4] == b"\x7fELF"
+    assert "ptxas" not in capfd.readouterr().out
+
+
+def test_the_old_names_are_ours() -> None:
+    import triton.experimental.gsan as module
+    from triton.experimental.gsan import _allocator, _stream_sync
+
+    assert module.configure is gsan.configure is _allocator.configure
+    assert module.__file__.startswith(str(gsan.__path__[0]))
+    assert _stream_sync.get_launch_state.__module__.startswith("gsan.")
+    assert sys.modules["triton.experimental.gsan"] is module
