@@ -30,6 +30,11 @@ impl Banks {
         (self.first + index as u32, self.users[index] > 1)
     }
 
+    /// Whether there is a bank that nobody has.
+    pub(crate) fn has_free(&self) -> bool {
+        self.users.contains(&0)
+    }
+
     /// Somebody does not need a bank any more.
     pub(crate) fn give_back(&mut self, bank: u32) {
         let users = &mut self.users[(bank - self.first) as usize];

@@ -108,7 +108,12 @@ impl Configuration {
             }
             let held = inner.hold_all()?;
             let running = match inner.still_running(&held) {
-                Ok(running) => running.map(|stream| stream.key),
+                Ok(Some(stream)) => Ok(Some(stream.key)),
+                Ok(None) => inner.dormant_work(),
+                Err(error) => Err(error),
+            };
+            let running = match running {
+                Ok(running) => running,
                 Err(error) => {
                     release(&held);
                     return Err(error);

@@ -27,6 +27,12 @@ impl HostKnowledge {
         }
     }
 
+    /// Whether the host knows all of `other`.
+    pub(crate) fn knows(&self, other: &Knowledge) -> bool {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.covers(other)
+    }
+
     /// Forgets everything.
     pub(crate) fn clear(&self) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -61,10 +67,19 @@ impl Ordering {
     /// # Errors
     /// When the device has no rank, or a launch of this thread on it is unfinished.
     pub fn synchronize_device(&self, device: Device) -> Result<(), Error> {
-        self.inner.device(device)?;
+        let state = self.inner.device(device)?;
+        let gone = state.dormant.unawaited();
+        if !gone.completions.is_empty() {
+            self.inner.host.learn(&gone);
+            state.dormant.awaited();
+        }
         for stream in self.inner.streams(Some(device)) {
-            let knowledge = self.inner.knowledge(&stream)?;
-            self.inner.host.learn(&knowledge);
+            match self.inner.knowledge(&stream) {
+                Ok(knowledge) => self.inner.host.learn(&knowledge),
+                // It went meanwhile.
+                Err(Error::UnknownStream(_)) => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }

@@ -225,7 +225,7 @@ impl Inner {
                 let Some((legacy, version)) = legacy else {
                     return Ok((state, Vec::new()));
                 };
-                if state.seen.first() == Some(&version) {
+                if state.seen == Some(version) {
                     // It cannot launch while this stream is entered.
                     if legacy.version() == version {
                         return Ok((state, Vec::new()));
@@ -237,36 +237,36 @@ impl Inner {
                 let knowledge = legacy.enter()?.at_newest_action();
                 state = stream.enter()?;
                 state.pending.push(knowledge);
-                state.seen.resize(1, 0);
-                state.seen[0] = version;
+                state.seen = Some(version);
             },
             StreamKind::Legacy => {
                 stream.enter()?.keep();
-                let held: Vec<Arc<Stream>> = {
+                let all: Vec<Arc<Stream>> = {
                     let blocking = device.blocking.read();
                     blocking.unwrap_or_else(PoisonError::into_inner).clone()
                 };
-                for (at, blocking) in held.iter().enumerate() {
+                let mut held = Vec::with_capacity(all.len());
+                for blocking in all {
                     let mut entered = match blocking.enter() {
                         Ok(entered) => entered,
+                        // It went meanwhile, and told this one.
+                        Err(Error::UnknownStream(_)) => continue,
                         Err(error) => {
-                            release(&held[..at]);
+                            release(&held);
                             stream.leave(stream.reenter());
                             return Err(error);
                         }
                     };
                     let version = blocking.version();
                     let mut own = stream.reenter();
-                    if own.seen.len() < held.len() {
-                        own.seen.resize(held.len(), 0);
-                    }
-                    if own.seen[at] != version {
-                        own.seen[at] = version;
+                    let seen = own.seen_of.insert(blocking.number, version);
+                    if seen.unwrap_or(0) != version {
                         let knowledge = entered.knowledge();
                         own.wait_implicitly(knowledge);
                     }
                     drop(own);
                     entered.keep();
+                    held.push(blocking);
                 }
                 Ok((stream.reenter(), held))
             }

@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 use crate::banks::Banks;
 use crate::blocks::{Blocks, MOST_NUMBERS};
 use crate::capture::Captures;
+use crate::dormant::Dormant;
 use crate::error::Error;
 use crate::event::Events;
 use crate::graph::Plan;
@@ -66,6 +67,7 @@ pub(crate) struct DeviceState {
     pub(crate) legacy: OnceLock<Arc<Stream>>,
     /// Streams that the legacy default stream waits for, in the order of their numbers.
     pub(crate) blocking: RwLock<Vec<Arc<Stream>>>,
+    pub(crate) dormant: Dormant,
     pub(crate) log: DeviceLog,
     /// It is in a group.
     pub(crate) grouped: AtomicBool,
@@ -135,6 +137,7 @@ impl Ordering {
                 banks: Mutex::new(Banks::new(&topology, rank)),
                 legacy: OnceLock::new(),
                 blocking: RwLock::default(),
+                dormant: Dormant::default(),
                 log: DeviceLog::new(settings.launch_logs.get(local)),
                 grouped: AtomicBool::new(false),
                 region,
@@ -183,7 +186,8 @@ impl Ordering {
     }
 
     /// Makes a stream known. `queue` is what the backend calls it. Opening a stream again does
-    /// nothing: a handle that the program uses again continues the stream that had it before.
+    /// nothing; if its handle is one that the program uses again, say so before with
+    /// [`Ordering::forget_stream`], or the new stream continues the old one.
     ///
     /// # Errors
     /// When the device has no rank, or the stream is open as another kind.
@@ -203,7 +207,14 @@ impl Ordering {
         if kind == StreamKind::Legacy && device.legacy.get().is_some() {
             return Err(Error::StreamDiffers(key));
         }
-        let state = inner.new_stream_state(device)?;
+        let mut state = match inner.take_over(device)? {
+            Some(state) => state,
+            None => inner.new_stream_state(device)?,
+        };
+        if kind == StreamKind::Legacy {
+            // It waits for blocking streams that are gone, too.
+            state.pending.push(Arc::new(device.dormant.unawaited()));
+        }
         let number = inner.next_stream.fetch_add(1, Relaxed);
         let stream = Arc::new(Stream::new(key, queue, kind, (number, at), state));
         match kind {
@@ -272,10 +283,27 @@ impl Inner {
         streams
     }
 
+    /// Forgets which stream has a handle, if it is this one.
+    pub(crate) fn forget_handle(&self, stream: &Arc<Stream>) {
+        let mut streams = self.streams.write().unwrap_or_else(PoisonError::into_inner);
+        if streams
+            .get(&stream.key)
+            .is_some_and(|known| Arc::ptr_eq(known, stream))
+        {
+            streams.remove(&stream.key);
+        }
+    }
+
     /// Forgets all streams: whoever names one is told that it is not known.
     pub(crate) fn close(&self) {
         let mut streams = self.streams.write().unwrap_or_else(PoisonError::into_inner);
         streams.clear();
+        drop(streams);
+        for device in &self.devices {
+            for (_, fence) in device.dormant.clear() {
+                self.backend.forget(fence);
+            }
+        }
     }
 
     pub(crate) fn new_lineage(&self) -> u32 {

@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::launch::release;
 use crate::ordering::{AtomicCounts, DeviceState, Inner, Ordering};
 use crate::settings::Settings;
-use crate::stream::{Retired, Stream};
+use crate::stream::{Retired, Stream, StreamState};
 
 /// The mark of a rank that is busy.
 const BUSY: u32 = 0;
@@ -160,7 +160,7 @@ impl Inner {
     }
 
     fn restart_held(&self, held: &[std::sync::Arc<Stream>]) -> Result<Idle, Error> {
-        if self.still_running(held)?.is_some() {
+        if self.still_running(held)?.is_some() || self.dormant_work()?.is_some() {
             return Ok(Idle::NotYet);
         }
         // Processes that share memory would have to forget together.
@@ -191,18 +191,10 @@ impl Inner {
         let (version, _) = self.host.news(u64::MAX).unwrap_or_default();
         for stream in held {
             let device = &self.devices[stream.device];
-            let mut state = stream.reenter();
-            state.host_seen = version;
-            let mut kept = state.restart();
-            while let Some(more) = state.behind.pop(&*self.backend)? {
-                kept.extend(more);
-            }
-            drop(state);
-            for retired in kept {
-                if let Retired::Block(block) = retired {
-                    self.give_block_back(device, block)?;
-                }
-            }
+            self.forget_state(device, &mut stream.reenter(), version)?;
+        }
+        for device in &self.devices {
+            self.for_each_dormant(device, |state| self.forget_state(device, state, version))?;
         }
         for device in &self.devices {
             let region = &device.region;
@@ -216,6 +208,25 @@ impl Inner {
         }
         self.allocator.clear_shadow()?;
         self.marks.generation.fetch_add(1, Release);
+        Ok(())
+    }
+
+    fn forget_state(
+        &self,
+        device: &DeviceState,
+        state: &mut StreamState,
+        version: u64,
+    ) -> Result<(), Error> {
+        state.host_seen = version;
+        let mut kept = state.restart();
+        while let Some(more) = state.behind.pop(&*self.backend)? {
+            kept.extend(more);
+        }
+        for retired in kept {
+            if let Retired::Block(block) = retired {
+                self.give_block_back(device, block)?;
+            }
+        }
         Ok(())
     }
 

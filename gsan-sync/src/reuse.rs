@@ -17,9 +17,18 @@ pub(crate) struct Memory {
 
 #[derive(Default)]
 struct State {
-    /// By first address: the size, and streams that use it.
-    used: BTreeMap<u64, (u64, Vec<StreamKey>)>,
+    /// By first address.
+    used: BTreeMap<u64, Used>,
     freed: Freed,
+}
+
+/// Memory that is used.
+#[derive(Default)]
+struct Used {
+    bytes: u64,
+    streams: Vec<StreamKey>,
+    /// What streams that used it were given before they were destroyed.
+    gone: Knowledge,
 }
 
 /// Freed ranges, which do not overlap, by their first address.
@@ -68,9 +77,23 @@ impl Memory {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A stream is destroyed that was given what `last` says.
+    pub(crate) fn user_is_gone(&self, key: StreamKey, last: &Knowledge) {
+        for used in self.lock().used.values_mut() {
+            if let Some(at) = used.streams.iter().position(|&user| user == key) {
+                used.streams.swap_remove(at);
+                used.gone.join(last);
+            }
+        }
+    }
+
     /// Forgets what was freed.
     pub(crate) fn clear(&self) {
-        self.lock().freed.ranges.clear();
+        let mut memory = self.lock();
+        memory.freed.ranges.clear();
+        for used in memory.used.values_mut() {
+            used.gone = Knowledge::default();
+        }
     }
 }
 
@@ -82,10 +105,10 @@ impl Ordering {
     pub fn memory_used(&self, address: u64, bytes: u64, key: StreamKey) -> Result<(), Error> {
         self.inner.stream(key)?;
         let mut memory = self.inner.memory.lock();
-        let (size, streams) = memory.used.entry(address).or_default();
-        *size = bytes.max(*size).max(1);
-        if !streams.contains(&key) {
-            streams.push(key);
+        let used = memory.used.entry(address).or_default();
+        used.bytes = bytes.max(used.bytes).max(1);
+        if !used.streams.contains(&key) {
+            used.streams.push(key);
         }
         Ok(())
     }
@@ -96,14 +119,14 @@ impl Ordering {
     /// # Errors
     /// When a launch of this thread on one of the streams is unfinished.
     pub fn memory_freed(&self, address: u64) -> Result<(), Error> {
-        let Some((bytes, streams)) = self.inner.memory.lock().used.remove(&address) else {
+        let Some(used) = self.inner.memory.lock().used.remove(&address) else {
             return Ok(());
         };
-        let mut all = Knowledge::default();
-        for key in streams {
+        let mut all = used.gone;
+        for key in used.streams {
             all.join(&*self.inner.knowledge(&self.inner.stream(key)?)?);
         }
-        let range = address..address.saturating_add(bytes);
+        let range = address..address.saturating_add(used.bytes);
         let mut memory = self.inner.memory.lock();
         memory.freed.insert(range, Arc::new(all));
         Ok(())

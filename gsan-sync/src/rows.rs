@@ -339,6 +339,12 @@ impl Knowledge {
         true
     }
 
+    /// Whether everything that `other` has is known.
+    pub(crate) fn covers(&self, other: &Knowledge) -> bool {
+        let known = |new: &Arc<Completion>| self.completions.iter().any(|c| c.covers(new));
+        other.completions.iter().all(known)
+    }
+
     /// Adds everything that `other` has. Returns whether any of it was news.
     pub(crate) fn join(&mut self, other: &Knowledge) -> bool {
         let news = other.completions.iter().map(|new| self.add(new));

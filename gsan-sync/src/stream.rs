@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
 use gsan_vmm::backend::{Device, Stream as Queue};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::blocks::{Behind, Block};
@@ -87,9 +88,10 @@ pub(crate) struct StreamState {
     /// Rows of other banks that frontiers name, by bank; empty before the first.
     named: Vec<Option<Arc<Completion>>>,
     pub(crate) table: Option<Table>,
-    /// Which state of the legacy default stream was taken in; by the legacy default stream itself, of
-    /// each blocking stream in their order.
-    pub(crate) seen: Vec<u64>,
+    /// Which state of the legacy default stream was taken in.
+    pub(crate) seen: Option<u64>,
+    /// By the legacy default stream: which state of each blocking stream, by its number.
+    pub(crate) seen_of: FxHashMap<u32, u64>,
     pub(crate) block: Option<Block>,
     pub(crate) behind: Behind<Vec<Retired>>,
     pub(crate) retired: Vec<Retired>,
@@ -134,7 +136,17 @@ impl StreamState {
     ) -> Option<StreamState> {
         let turn = Turn::new(memory);
         let pair = turn.take()?;
-        Some(StreamState {
+        let bank = (bank, shares_bank);
+        Some(StreamState::with_pair(lineage, bank, turn, pair))
+    }
+
+    fn with_pair(
+        lineage: u32,
+        (bank, shares_bank): (u32, bool),
+        turn: Arc<Turn>,
+        pair: Pair,
+    ) -> StreamState {
+        StreamState {
             bank,
             shares_bank,
             lineage,
@@ -153,14 +165,28 @@ impl StreamState {
             known: Vec::new(),
             named: Vec::new(),
             table: None,
-            seen: Vec::new(),
+            seen: None,
+            seen_of: FxHashMap::default(),
             block: None,
             behind: Behind::default(),
             retired: Vec::new(),
             knowledge: None,
             owed: Vec::new(),
             lent: Vec::new(),
-        })
+        }
+    }
+
+    /// That of a stream that is gone. It is never used.
+    pub(crate) fn empty(memory: &Arc<RowMemory>) -> StreamState {
+        let nowhere = Pair { own: 0, foreign: 0 };
+        StreamState::with_pair(0, (0, false), Turn::new(memory), nowhere)
+    }
+
+    /// A new stream goes on with what an old one has left.
+    pub(crate) fn taken_over(&mut self) {
+        self.seen = None;
+        self.seen_of.clear();
+        self.acted = None;
     }
 
     /// Whether the next launch starts with what is there, with nothing to join.
@@ -433,7 +459,8 @@ impl StreamState {
         self.knowledge = None;
         self.acted = None;
         self.owed.clear();
-        self.seen.clear();
+        self.seen = None;
+        self.seen_of.clear();
         self.lent.clear();
         let mut kept = std::mem::take(&mut self.retired);
         kept.extend(self.block.take().map(Retired::Block));
@@ -594,6 +621,8 @@ struct Lane {
     owner: Option<ThreadId>,
     /// How many threads wait for it.
     waiting: u32,
+    /// The program has destroyed the stream.
+    gone: bool,
     state: StreamState,
 }
 
@@ -634,6 +663,7 @@ impl Stream {
             lane: Mutex::new(Lane {
                 owner: None,
                 waiting: 0,
+                gone: false,
                 state,
             }),
             freed: Condvar::new(),
@@ -656,6 +686,9 @@ impl Stream {
                     .unwrap_or_else(PoisonError::into_inner);
                 lane.waiting -= 1;
             }
+        }
+        if lane.gone {
+            return Err(Error::UnknownStream(self.key));
         }
         Ok(Entered { lane })
     }
@@ -691,5 +724,10 @@ impl Entered<'_> {
     /// Keeps everybody else out until [`Stream::leave`].
     pub(crate) fn keep(mut self) {
         self.lane.owner = Some(std::thread::current().id());
+    }
+
+    /// From now on nobody enters.
+    pub(crate) fn close(&mut self) {
+        self.lane.gone = true;
     }
 }

@@ -110,9 +110,12 @@ impl Session {
         Ok(())
     }
 
-    /// A stream was destroyed. A new one with its handle continues it, which can only lose reports.
+    /// A stream is about to be destroyed. Its edges stay; its handle may become that of a new one.
     pub fn stream_forgotten(&self, device: Device, stream: u64) {
-        tracing::trace!(%device, stream, "a stream is gone");
+        if let Err(error) = self.ordering.forget_stream(self.key(device, stream)) {
+            // A new one with its handle continues it, which can only lose reports.
+            tracing::debug!(%error, %device, stream, "a stream that is destroyed stays known");
+        }
     }
 
     /// Memory of the program's own allocator is used by another stream than the one that it was

@@ -5,6 +5,7 @@
 mod capture;
 mod closure;
 mod dependent;
+mod destroyed;
 mod gpu;
 mod graphs;
 mod group;
