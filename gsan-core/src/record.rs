@@ -248,8 +248,7 @@ impl Token {
 pub struct SyncFields {
     /// Who published last.
     pub publisher: ThreadId,
-    /// The bytes that may carry values of release sequences; 0 when they have all been written
-    /// over, which late readers must still be able to tell.
+    /// The bytes that may carry values of release sequences.
     pub mask: u8,
     /// The widest scope of the parts.
     pub scope: RecordScope,

@@ -96,10 +96,6 @@
 #define GSAN_CLOCK_CHECKPOINTS 32u
 /* Lowest bit of the device rank in the name of a checkpoint; its index plus 1 lies below. */
 #define GSAN_CLOCK_CHECKPOINT_DEVICE_SHIFT 16u
-/* In the generation of a publication: what its sequence began with is no longer known; the low
- * bits of a token lie below.
- */
-#define GSAN_CLOCK_GENERATION_LOST 0x8000u
 /* How many entries of a snapshot are read before its state is looked at again. */
 #define GSAN_CLOCK_SNAPSHOT_CHUNK 32u
 
@@ -141,7 +137,7 @@
 #define GSAN_THREAD_SEEN 8u
 /* In published: there is a publication. */
 #define GSAN_THREAD_PUBLISHED UINT64_C(0x2000000000000000)
-/* In published: the publication stands in the ring, and is of generation 0. */
+/* In published: the publication stands in the ring. */
 #define GSAN_THREAD_PUBLISHED_SAID UINT64_C(0x4000000000000000)
 /* Lowest bit of the epoch in published; the token lies below. */
 #define GSAN_THREAD_PUBLISHED_EPOCH_SHIFT 37u
@@ -211,7 +207,7 @@
 /* The state region. */
 
 /* The version of the layout; processes that share memory must agree. */
-#define GSAN_STATE_VERSION 4u
+#define GSAN_STATE_VERSION 5u
 /* First word of a state region: "GSAN" and the version would differ in every other use. */
 #define GSAN_STATE_MAGIC 0x4753414eu
 /* The most devices a topology may have. */
@@ -289,10 +285,10 @@ struct gsan_publication {
     uint32_t entry;
     /* The publisher's thread id. */
     uint16_t publisher;
-    /* How often the sync record that it was published for had lost all its bytes; counts
-     * around.
+    /* 1: it contains another release sequence, so that knowing the publisher's epochs is not
+     * enough to skip it.
      */
-    uint16_t generation;
+    uint16_t joined;
     /* The low bits of the index of the snapshot of what the publisher knew beyond its frontier; 0:
      * nothing.
      */
@@ -302,22 +298,17 @@ struct gsan_publication {
     /* The number of the launch on the publisher's device. */
     uint32_t launch;
     /* Which of the overtaken launches the publisher knew to be complete, a bit each. */
-    uint16_t taken;
-    /* 1: it contains another release sequence, so that knowing the publisher's epochs is not
-     * enough to skip it.
-     */
-    uint16_t joined;
+    uint32_t taken;
 };
 GSAN_STATIC_ASSERT(sizeof(struct gsan_publication) == 32);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_publication, state) == 0);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_publication, entry) == 8);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_publication, publisher) == 12);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_publication, generation) == 14);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_publication, joined) == 14);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_publication, snapshot) == 16);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_publication, frontier) == 20);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_publication, launch) == 24);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_publication, taken) == 28);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_publication, joined) == 30);
 
 /* The entries of one bank in a clock. */
 struct gsan_segment {

@@ -269,31 +269,3 @@ fn an_ordinary_record_never_overwrites_a_release() {
 fn an_ordinary_record_overwrites_a_release_without_compare_and_swap() {
     ordinary_records_leave_sync_records_alone::<Blind>();
 }
-
-/// A weak write takes its bytes off the sync record while a newer release replaces it.
-fn weak_writes_keep_newer_releases<A: Atomic<Value = u64> + 'static>() {
-    explore(|| {
-        let words = Arc::new([A::new(sync(0x0f, 1).bits()), A::new(0)]);
-        let release = {
-            let words = words.clone();
-            thread::spawn(move || publish(&words[0], 2))
-        };
-        make(&words, access(1, Action::Write, 0x03));
-        release.join().expect("the thread ended");
-        let found = Word::from_bits(words[0].load(Relaxed))
-            .sync()
-            .expect("bytes are left");
-        assert_eq!(found, sync(0x0c, 2), "the newer release is lost");
-    });
-}
-
-#[test]
-fn a_weak_write_takes_its_bytes_off_whatever_release_is_there() {
-    weak_writes_keep_newer_releases::<LoomU64>();
-}
-
-#[test]
-#[should_panic = "the newer release is lost"]
-fn a_weak_write_brings_an_old_release_back_without_compare_and_swap() {
-    weak_writes_keep_newer_releases::<Blind>();
-}

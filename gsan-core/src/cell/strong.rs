@@ -137,7 +137,7 @@ impl<A: Atomic<Value = u64>, const S: usize> Cell<'_, A, S> {
                     Relaxed,
                 );
             }
-            return self.update::<false>(words, &survey, access, past, sampler);
+            return self.update(words, &survey, access, past, sampler);
         }
         let mut gone = survey.observed | survey.superseded;
         if holds {

@@ -19,7 +19,6 @@ use crate::atomics::{Atomic, Essential, Memory, words};
 use crate::cell::Past;
 use crate::clock::{ClockEntry, Epoch};
 use crate::ids::{DeviceRank, ThreadId};
-use crate::layout::entry;
 use crate::layout::thread_flags::{
     self, ACQUIRED_TOKEN_SHIFT, ACQUIRED_VALID, FRONTIER_MADE, FRONTIER_TAKEN_SHIFT, PUBLISHED,
     PUBLISHED_EPOCH_SHIFT, PUBLISHED_SAID,
@@ -408,7 +407,6 @@ impl<'a, M: Memory> Cta<'a, M> {
             publisher,
             entry: ClockEntry::closed(self.first_epoch(), epoch),
             joined: false,
-            generation: 0,
             snapshot: self.own_snapshot()?,
             frontier: self.frontier_snapshot(self.taken())?,
             launch: self.launch.id,
@@ -707,12 +705,6 @@ impl<'a, M: Memory> Cta<'a, M> {
         if !M::keeps(Essential::SequenceJoined) {
             return SyncRecord::new(wide);
         }
-        if found.mask() == 0 {
-            // The sequence has ended: this is the start of another one.
-            wide.scope = scope;
-            wide.token = locked::<M, _>(&self.state.lock, || self.put_restarted(found, own));
-            return SyncRecord::new(wide);
-        }
         if self.is_contained(found, own, known) {
             return SyncRecord::new(wide);
         }
@@ -812,27 +804,7 @@ impl<'a, M: Memory> Cta<'a, M> {
             && publication.entry.epoch().get() >= self.state.start.load(Relaxed)
             && !publication.joined;
         let reaches_the_same = !publication.joined || topology.devices() == 1;
-        publication.generation == 0 && (of_this_cta || (acquired && reaches_the_same))
-    }
-
-    /// A publication of its own for a sequence that starts where another one has ended, so that
-    /// late readers of that one can tell.
-    fn put_restarted(self, ended: SyncRecord, own: Released) -> Token {
-        let topology = self.system.topology();
-        let ended = self
-            .system
-            .publications(topology.device(ended.publisher()))
-            .read(ended.token());
-        let publications = self.system.publications(self.launch.device);
-        let Some(publication) = publications.read(own.token) else {
-            return self.put_top();
-        };
-        let generation = ended.map_or(after_loss(own.token), |e| e.generation.wrapping_add(1));
-        self.put(&Publication {
-            generation,
-            ..publication
-        })
-        .0
+        of_this_cta || (acquired && reaches_the_same)
     }
 
     fn joined_publication(
@@ -865,7 +837,6 @@ impl<'a, M: Memory> Cta<'a, M> {
             publisher,
             entry: ClockEntry::closed(self.first_epoch(), newest),
             joined: true,
-            generation: theirs.map_or(after_loss(own.token), |theirs| theirs.generation),
             snapshot,
             frontier,
             launch: self.launch.id,
@@ -1027,12 +998,6 @@ impl<'a, M: Memory> Cta<'a, M> {
             }
         }
     }
-}
-
-/// The generation of a sequence whose beginning is no longer known: unlike those counted up, and
-/// unlike that of another such sequence.
-fn after_loss(token: Token) -> u16 {
-    entry::GENERATION_LOST as u16 | token.get() as u16
 }
 
 /// What tells two sync words apart for an acquirer.

@@ -14,7 +14,7 @@ use super::world::World;
 use crate::atomics::{Atomic, Broken, Essential, Hasty, Loom, Memory, words};
 use crate::event::Action;
 use crate::ids::SiteId;
-use crate::record::{RecordScope, Word};
+use crate::record::RecordScope;
 use crate::reservoir::Sampler;
 use crate::scope::Order;
 
@@ -214,46 +214,6 @@ fn a_release_that_gives_up_and_exchanges_its_own_clock_loses_the_other() {
 #[should_panic(expected = "a release was lost")]
 fn a_release_that_gives_up_for_its_own_bytes_only_loses_the_other() {
     releases_that_collide_are_kept::<Hasty<Broken<{ Essential::TopForAll as u8 }>>>([0x0f, 0xf0]);
-}
-
-/// An ordinary store takes its bytes off the sync word while somebody releases into others.
-fn stores_and_releases_share_a_word<M: Memory>()
-where
-    World<M>: Send + Sync,
-{
-    explore(|| {
-        let world = Arc::new(World::<M>::new(8));
-        world.strong(1, RELEASE, || {});
-        let mine = world.touch(0);
-        let (a, b) = (world.clone(), world.clone());
-        let releaser = thread::spawn(move || {
-            a.strong(0, RELEASE, || a.data.fetch_add(1, Relaxed));
-        });
-        let storer = thread::spawn(move || {
-            let word = b.cell().sync_word();
-            let found = word.load(Relaxed);
-            if M::keeps(Essential::SyncWordCompared) {
-                b.cell().clear_sync(found, 0xf0);
-            } else if let Word::Sync(sync) = Word::from_bits(found) {
-                word.store(sync.without(0xf0).bits(), Relaxed);
-            }
-        });
-        releaser.join().unwrap();
-        storer.join().unwrap();
-        world.strong(2, ACQUIRE, || world.data.load(Relaxed));
-        assert!(world.knows(2, mine), "a store erased a release");
-    });
-}
-
-#[test]
-fn an_ordinary_store_erases_no_release_of_other_bytes() {
-    stores_and_releases_share_a_word::<Loom>();
-}
-
-#[test]
-#[should_panic(expected = "a store erased a release")]
-fn an_ordinary_store_without_comparison_erases_a_release() {
-    stores_and_releases_share_a_word::<Broken<{ Essential::SyncWordCompared as u8 }>>();
 }
 
 /// Two CTAs count; the last one resets the counter with an ordinary store.

@@ -24,8 +24,6 @@ pub struct Publication {
     pub entry: ClockEntry,
     /// It contains another release sequence, perhaps of another device.
     pub joined: bool,
-    /// How often the sync record that it was published for had lost all its bytes; counts around.
-    pub generation: u16,
     /// What it knew beyond its frontier.
     pub snapshot: Option<SnapshotRef>,
     /// Its frontier, for acquirers of other launches; `None` when nothing is in it.
@@ -43,12 +41,11 @@ impl Publication {
             state: 0,
             entry: self.entry.bits(),
             publisher: self.publisher.0,
-            generation: self.generation,
+            joined: self.joined.into(),
             snapshot: self.snapshot.map_or(0, SnapshotRef::bits),
             frontier: self.frontier.map_or(0, SnapshotRef::bits),
             launch: self.launch.0,
-            taken: self.taken,
-            joined: self.joined.into(),
+            taken: self.taken.into(),
         }
     }
 
@@ -57,11 +54,10 @@ impl Publication {
             publisher: ThreadId(memory.publisher),
             entry: ClockEntry::from_bits(memory.entry),
             joined: memory.joined != 0,
-            generation: memory.generation,
             snapshot: SnapshotRef::from_bits(memory.snapshot),
             frontier: SnapshotRef::from_bits(memory.frontier),
             launch: LaunchId(memory.launch),
-            taken: memory.taken,
+            taken: memory.taken as u16,
         }
     }
 }
@@ -177,14 +173,13 @@ mod tests {
 
     prop_compose! {
         fn publication()(
-            publisher: u16, entry: u32, joined: bool, generation: u16, snapshot: u32,
+            publisher: u16, entry: u32, joined: bool, snapshot: u32,
             frontier: u32, launch: u32, taken: u16,
         ) -> Publication {
             Publication {
                 publisher: ThreadId(publisher),
                 entry: ClockEntry::from_bits(entry),
                 joined,
-                generation,
                 snapshot: SnapshotRef::from_bits(snapshot),
                 frontier: SnapshotRef::from_bits(frontier),
                 launch: LaunchId(launch),

@@ -301,27 +301,9 @@ impl<M: Memory> Cta<'_, M> {
         if acquires && access.scope == RecordScope::Cta {
             return;
         }
-        // Others released meanwhile. Their parts are not told apart: any may have been read.
-        let generation = |sync: SyncRecord| {
-            let device = self.system.topology().device(sync.publisher());
-            let publication = self.system.publications(device).read(sync.token())?;
-            Some(publication.generation)
-        };
-        let continued = match left {
-            None => generation(now) == Some(0),
-            Some(left) => {
-                let now = generation(now);
-                now.is_some() && now == generation(left)
-            }
-        };
-        if continued {
-            learn(now);
-        } else if acquires {
-            // One sequence has ended and another begun: what was in between is not known.
-            self.acquire_everything_so_far();
-        } else {
-            self.saw_too_much();
-        }
+        // Others released meanwhile, each together with what was there before. Their parts are not
+        // told apart: any may have been read.
+        learn(now);
     }
 }
 

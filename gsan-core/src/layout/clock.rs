@@ -18,9 +18,6 @@ pub mod entry {
         pub const CHECKPOINTS: u32 = 32;
         /// Lowest bit of the device rank in the name of a checkpoint; its index plus 1 lies below.
         pub const CHECKPOINT_DEVICE_SHIFT: u32 = 16;
-        /// In the generation of a publication: what its sequence began with is no longer known; the low
-        /// bits of a token lie below.
-        pub const GENERATION_LOST: u32 = 1 << 15;
         /// How many entries of a snapshot are read before its state is looked at again.
         pub const SNAPSHOT_CHUNK: u32 = 32;
     }
@@ -35,9 +32,9 @@ structure! {
         pub entry: u32,
         /// The publisher's thread id.
         pub publisher: u16,
-        /// How often the sync record that it was published for had lost all its bytes; counts
-        /// around.
-        pub generation: u16,
+        /// 1: it contains another release sequence, so that knowing the publisher's epochs is not
+        /// enough to skip it.
+        pub joined: u16,
         /// The low bits of the index of the snapshot of what the publisher knew beyond its frontier; 0:
         /// nothing.
         pub snapshot: u32,
@@ -46,10 +43,7 @@ structure! {
         /// The number of the launch on the publisher's device.
         pub launch: u32,
         /// Which of the overtaken launches the publisher knew to be complete, a bit each.
-        pub taken: u16,
-        /// 1: it contains another release sequence, so that knowing the publisher's epochs is not
-        /// enough to skip it.
-        pub joined: u16,
+        pub taken: u32,
     }
 }
 
@@ -166,7 +160,6 @@ mod tests {
                 publisher: ThreadId(0x1111),
                 entry,
                 joined: true,
-                generation: 0x2222,
                 snapshot: SnapshotRef::from_bits(0x3333_3333),
                 frontier: SnapshotRef::from_bits(0x4444_4444),
                 launch: LaunchId(0x5555_5555),
@@ -181,12 +174,11 @@ mod tests {
                 state: (token.get() + 1) << 1,
                 entry: entry.bits(),
                 publisher: 0x1111,
-                generation: 0x2222,
+                joined: 1,
                 snapshot: 0x3333_3333,
                 frontier: 0x4444_4444,
                 launch: 0x5555_5555,
                 taken: 0x6666,
-                joined: 1,
             }
         );
     }

@@ -128,7 +128,7 @@ pub mod thread_flags {
         pub const SEEN: u32 = 8;
         /// In `published`: there is a publication.
         pub const PUBLISHED: u64 = 1 << 61;
-        /// In `published`: the publication stands in the ring, and is of generation 0.
+        /// In `published`: the publication stands in the ring.
         pub const PUBLISHED_SAID: u64 = 1 << 62;
         /// Lowest bit of the epoch in `published`; the token lies below.
         pub const PUBLISHED_EPOCH_SHIFT: u32 = 37;

@@ -1,9 +1,9 @@
 // Cells: the shadow of one granule, checked and updated by every access.
 //
 // A cell is S words (2 or 4) that are read together, checked, and then changed by at most one store
-// of a record and some stores of 0. There is no lock. Word 0 may hold a sync record and changes by
-// compare-and-swap only; the other words are plain stores, so two accesses at once may lose a
-// record to each other, which loses a report.
+// of a record and some stores of 0. There is no lock. Word 0 may hold a sync record, which no access
+// to the cell changes, and changes by compare-and-swap only; the other words are plain stores, so two
+// accesses at once may lose a record to each other, which loses a report.
 //
 // `P` tells what is known of the past: `is_ordered(thread, epoch)` and `is_same_device(thread)`.
 #pragma once
@@ -61,8 +61,6 @@ struct CellAccess {
 struct Survey {
   // The access's own record is there.
   bool equal = false;
-  // Word 0 holds a sync record.
-  bool sync = false;
   // Nothing is there.
   u32 empty = 0;
   // Forgetting the record loses nothing.
@@ -114,12 +112,8 @@ GSAN_DEVICE Survey survey(const Cell<S>& cell, const CellAccess& access, const P
       found.empty |= bit;
       continue;
     }
-    if (is_sync(word)) {
-      found.sync |= i == 0;
-      continue;
-    }
     u32 mask = record_mask(word) & access.mask();
-    if (mask == 0 || word == access.record) continue;
+    if (is_sync(word) || mask == 0 || word == access.record) continue;
     bool conflict = access.conflicts(word);
     bool atomic = access.cover_each_other(word, past);
     bool observes =
@@ -156,23 +150,6 @@ GSAN_DEVICE void replace(u64* words, u32 index, u64 found, u64 value) {
 GSAN_DEVICE void clear(u64* words, u64 found, u32 which) {
 #pragma unroll 1
   for (; which != 0; which &= which - 1) replace(words, ptx::lowest(which), found, 0);
-}
-
-// Takes `mask` off the sync record of word 0, if there is one. Returns what is there then. A record
-// without bytes stays: the late end of an atomic access must still see that there was a sequence.
-// Gives up after a few attempts: bytes that stay let a later acquire merge more than it must, which
-// is allowed.
-GSAN_COLD u64 clear_sync(u64* words, u64 found, u32 mask) {
-  constexpr u32 kAttempts = 4;
-  u64 bits = u64(mask) << GSAN_RECORD_MASK_SHIFT;
-  for (u32 attempt = 0; attempt < kAttempts; ++attempt) {
-    if (!is_sync(found) || (found & bits) == 0) return found;
-    u64 left = found & ~bits;
-    u64 before = ptx::compare_exchange_relaxed(words, found, left);
-    if (before == found) return left;
-    found = before;
-  }
-  return found;
 }
 
 // Which word gives way when none is free.
@@ -225,9 +202,6 @@ template <unsigned S, class P>
 GSAN_DEVICE u32 update(u64* words, const Cell<S>& cell, const Survey& found,
                        const CellAccess& access, const P& past, const Sampler& sampler) {
   u64 first = cell.word[0];
-  if (access.writes() && access.scope == GSAN_SCOPE_NOT_ATOMIC && found.sync) {
-    first = clear_sync(words, first, access.mask());
-  }
   if (found.equal) {
     clear(words, first, found.observed);
     return kNoLoss;
@@ -239,9 +213,7 @@ GSAN_DEVICE u32 update(u64* words, const Cell<S>& cell, const Survey& found,
   if (choice != 0) {
     target = ptx::lowest(choice);
   } else {
-    Cell<S> current = cell;
-    current.word[0] = first;
-    Victim given = victim(current, access.record, past, sampler);
+    Victim given = victim(cell, access.record, past, sampler);
     loss = given.loss;
     target = given.index;
     if (target == Victim::kNone) return loss;

@@ -25,36 +25,28 @@ struct Publication {
 
   GSAN_DEVICE static Publication of(const gsan_publication& fields) {
     Publication result;
-    result.words[0] = fields.entry | u64(fields.publisher) << 32 | u64(fields.generation) << 48;
+    result.words[0] = fields.entry | u64(fields.publisher) << 32 | u64(fields.joined) << 48;
     result.words[1] = fields.snapshot | u64(fields.frontier) << 32;
-    result.words[2] = fields.launch | u64(fields.taken) << 32 | u64(fields.joined) << 48;
+    result.words[2] = fields.launch | u64(fields.taken) << 32;
     return result;
   }
 
   GSAN_DEVICE u32 entry() const { return u32(words[0]); }
   GSAN_DEVICE u32 publisher() const { return u32(words[0] >> 32) & 0xffff; }
-  GSAN_DEVICE u32 generation() const { return u32(words[0] >> 48); }
+  GSAN_DEVICE bool joined() const { return words[0] >> 48 != 0; }
   GSAN_DEVICE u32 snapshot() const { return u32(words[1]); }
   GSAN_DEVICE u32 frontier() const { return u32(words[1] >> 32); }
   GSAN_DEVICE u32 launch() const { return u32(words[2]); }
-  GSAN_DEVICE u32 taken() const { return u32(words[2] >> 32) & 0xffff; }
-  GSAN_DEVICE bool joined() const { return words[2] >> 48 != 0; }
-
-  GSAN_DEVICE Publication of_generation(u32 generation) const {
-    Publication result = *this;
-    result.words[0] = (words[0] & ~(u64(0xffff) << 48)) | u64(generation & 0xffff) << 48;
-    return result;
-  }
+  GSAN_DEVICE u32 taken() const { return u32(words[2] >> 32); }
 };
 static_assert(sizeof(gsan_publication) == sizeof(u64) + sizeof(Publication) &&
                   offsetof(gsan_publication, entry) == 8 &&
                   offsetof(gsan_publication, publisher) == 12 &&
-                  offsetof(gsan_publication, generation) == 14 &&
+                  offsetof(gsan_publication, joined) == 14 &&
                   offsetof(gsan_publication, snapshot) == 16 &&
                   offsetof(gsan_publication, frontier) == 20 &&
                   offsetof(gsan_publication, launch) == 24 &&
-                  offsetof(gsan_publication, taken) == 28 &&
-                  offsetof(gsan_publication, joined) == 30,
+                  offsetof(gsan_publication, taken) == 28,
               "the words are those of the structure");
 
 // The publications of one device.

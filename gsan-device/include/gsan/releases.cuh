@@ -197,7 +197,7 @@ GSAN_DEVICE bool sayable(Cta cta, Warp warp, u32 epoch, Publication& publication
   fields.publisher = u16(cta.thread());
   fields.entry = entry_closed(cta.state->start, epoch);
   fields.launch = cta.launch()->number;
-  fields.taken = u16(taken);
+  fields.taken = taken;
   publication = Publication::of(fields);
   return true;
 }
@@ -310,7 +310,7 @@ GSAN_COLD bool is_contained(Cta cta, u64 found, Released own, Known known) {
   bool of_this_cta = newer && publication.entry() >> GSAN_CLOCK_SPAN_BITS >= cta.state->start &&
                      !publication.joined();
   bool reaches_the_same = !publication.joined() || cta.region.globals->constants.devices == 1;
-  return publication.generation() == 0 && (of_this_cta || (acquired && reaches_the_same));
+  return of_this_cta || (acquired && reaches_the_same);
 }
 
 // The scope of a sync record that gets another part.
@@ -326,24 +326,6 @@ GSAN_DEVICE u32 widest(Cta cta, u64 found, u32 scope) {
   u32 widest = record_scope(found);
   if (widest < scope) widest = scope;
   return widest < least ? least : widest;
-}
-
-// The generation of a sequence whose beginning is no longer known: unlike those counted up, and unlike
-// that of another such sequence.
-GSAN_DEVICE u32 after_loss(u64 token) {
-  return (GSAN_CLOCK_GENERATION_LOST | u32(token)) & 0xffff;
-}
-
-// A publication of its own for a sequence that starts where another one, `ended`, has ended, so that
-// late readers of that one can tell. Under the lock.
-GSAN_COLD u64 put_restarted(Cta cta, Warp warp, u64 ended, Released own) {
-  Region home = cta.region.of_device(cta.region.device_of(record_thread(ended)));
-  Publication before, publication;
-  bool known = Publications{home}.read(warp, sync_token(ended), before);
-  if (!Publications{cta.region}.read(warp, own.token, publication)) return put_top(cta, warp);
-  u32 generation = known ? before.generation() + 1 : after_loss(own.token);
-  bool said;
-  return put(cta, warp, publication.of_generation(generation), said);
 }
 
 // A publication that says what `found` and the CTA say; false if that cannot be said. Under the lock.
@@ -394,25 +376,18 @@ GSAN_COLD bool joined_publication(Cta cta, Warp warp, u64 found, Released own,
   fields.publisher = u16(cta.thread());
   fields.entry = entry_closed(cta.state->start, own.epoch);
   fields.joined = 1;
-  fields.generation = u16(known ? theirs.generation() : after_loss(own.token));
   fields.launch = cta.launch()->number;
-  fields.taken = u16(taken);
+  fields.taken = taken;
   publication = Publication::of(fields);
   return filled;
 }
 
 // The token that says `own` and what the sync record `found` says, which does not contain it.
 GSAN_COLD u64 join(Cta cta, Warp warp, u64 found, Released own) {
-  u64 token;
   lock(cta, warp);
-  if (record_mask(found) == 0) {
-    // The sequence has ended: this is the start of another one.
-    token = put_restarted(cta, warp, found, own);
-  } else {
-    Publication publication;
-    bool said = joined_publication(cta, warp, found, own, publication);
-    token = said ? put(cta, warp, publication, said) : put_top(cta, warp);
-  }
+  Publication publication;
+  bool said = joined_publication(cta, warp, found, own, publication);
+  u64 token = said ? put(cta, warp, publication, said) : put_top(cta, warp);
   unlock(cta, warp);
   return token;
 }

@@ -53,17 +53,16 @@ GSAN_COLD u64 release_into(Cta cta, Warp warp, u64* word, bool releases, Release
       } else {
         u32 wide_mask = record_mask(found) | mask;
         u32 wide_scope = widest(cta, found, scope);
-        bool ended = record_mask(found) == 0;
-        bool previous = !ended && is_previous(cta, found, own, known);
+        bool previous = is_previous(cta, found, own, known);
         // What the sync word names was written before.
         if (!previous) fence(cta.region);
-        if (previous || (!ended && is_contained(cta, found, own, known))) {
+        if (previous || is_contained(cta, found, own, known)) {
           next = make_sync(own.publisher, wide_mask, wide_scope, own.token);
-        } else if (!ended && contains(cta, found, own)) {
+        } else if (contains(cta, found, own)) {
           next = make_sync(record_thread(found), wide_mask, wide_scope, sync_token(found));
         } else {
           joins = true;
-          next = make_sync(own.publisher, wide_mask, ended ? scope : wide_scope, 0);
+          next = make_sync(own.publisher, wide_mask, wide_scope, 0);
         }
       }
     }
@@ -71,8 +70,7 @@ GSAN_COLD u64 release_into(Cta cta, Warp warp, u64* word, bool releases, Release
     for (u32 turns = warp.ballot(joins); turns != 0;) {
       u64 theirs = warp.share(found, ptx::lowest(turns));
       u64 token = join(cta, warp, theirs, own);
-      bool mine = joins && acquired_key(found) == acquired_key(theirs) &&
-                  (record_mask(found) == 0) == (record_mask(theirs) == 0);
+      bool mine = joins && acquired_key(found) == acquired_key(theirs);
       if (mine) next |= token << GSAN_RECORD_TOKEN_SHIFT;
       turns &= ~warp.ballot(mine);
     }
@@ -310,15 +308,6 @@ GSAN_COLD void begin_strong(Cta cta, gsan_atomic_event* event, u64 address, u32 
   fence_at(strong.scope);
 }
 
-// The generation of the sequence that a sync record tells of; false if it is no longer known.
-GSAN_DEVICE bool generation_of(Cta cta, u64 sync, u32& generation) {
-  Region home = cta.region.of_device(cta.region.device_of(record_thread(sync)));
-  Publication publication;
-  if (!Publications{home}.read(sync_token(sync), publication)) return false;
-  generation = publication.generation();
-  return true;
-}
-
 // An acquire returned a value that one of the release sequences may have brought which the sync word
 // tells of: as it was `found`, as it is `now`, or in between. Lanes for which `acquires` does not hold
 // only take part.
@@ -328,25 +317,16 @@ GSAN_COLD void observe(Cta cta, Warp warp, bool acquires, u64 found, u64 left, u
     return is_sync(sync) && (record_mask(sync) & mask) != 0 && reaches(cta, sync, scope);
   };
   bool first = acquires && may_have_been_read(found);
-  bool second = false, everything = false;
+  bool second = false;
   if (acquires && is_sync(now)) {
     if (is_sync(left) && acquired_key(left) == acquired_key(now)) {
       // The access's own publication says no more than the CTA knew and what was found.
       bool own = !is_sync(found) || acquired_key(found) != acquired_key(left);
       second = !own && may_have_been_read(now);
     } else if (scope != GSAN_SCOPE_CTA) {
-      // Others released meanwhile. Their parts are not told apart: any may have been read.
-      fence(cta.region);
-      u32 of_now = 0, of_left = 0;
-      bool continued = generation_of(cta, now, of_now);
-      if (!is_sync(left)) {
-        continued = continued && of_now == 0;
-      } else {
-        continued = continued && generation_of(cta, left, of_left) && of_left == of_now;
-      }
-      second = continued;
-      // One sequence has ended and another begun: what was in between is not known.
-      everything = !continued;
+      // Others released meanwhile, each with what was there before. Their parts are not told apart:
+      // any may have been read.
+      second = true;
     }
   }
   for (u32 step = 0; step < 2; ++step) {
@@ -358,7 +338,6 @@ GSAN_COLD void observe(Cta cta, Warp warp, bool acquires, u64 found, u64 left, u
       turns &= ~warp.ballot(takes && acquired_key(sync) == acquired_key(one));
     }
   }
-  if (warp.any(everything)) acquire_everything_so_far(cta, warp);
 }
 
 // The strong access begun was executed. By the lanes that made one.
