@@ -1106,7 +1106,9 @@ void gsan_group_close(struct gsan_group *group);
 enum gsan_status gsan_export_allocation(uint64_t address, struct gsan_shared_allocation *out);
 
 /**
- * Maps what another process exported, for a device of this one. The descriptors stay the caller's.
+ * Maps what another process exported, for a device of this one. The descriptors stay the caller's. Of the
+ * structure `records`, `real_bytes`, `shadow_bytes` and `owner` may be 0, if both processes have the same
+ * configuration.
  * `*address` is where the exported address lies here; gsanFree() with the start of the allocation
  * unmaps it.
  */

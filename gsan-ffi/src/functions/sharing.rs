@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use gsan_core::address::Records;
 use gsan_core::ids::DeviceRank;
+use gsan_runtime::Session;
 use gsan_runtime::session::Meeting;
 use gsan_vmm::backend::SharedHandle;
 use gsan_vmm::share::{SharedAllocation, SharedMemory, SharedState};
@@ -46,7 +47,9 @@ pub unsafe extern "C" fn gsan_export_allocation(
     })
 }
 
-/// Maps what another process exported, for a device of this one. The descriptors stay the caller's.
+/// Maps what another process exported, for a device of this one. The descriptors stay the caller's. Of the
+/// structure `records`, `real_bytes`, `shadow_bytes` and `owner` may be 0, if both processes have the same
+/// configuration.
 /// `*address` is where the exported address lies here; gsanFree() with the start of the allocation
 /// unmaps it.
 #[unsafe(no_mangle)]
@@ -59,8 +62,8 @@ pub unsafe extern "C" fn gsan_import_allocation(
         // SAFETY: C says that they point to what they should.
         let (shared, address) =
             unsafe { (versioned(shared, "shared")?, output(address, "address")?) };
-        let allocation = allocation(&shared)?;
         let (session, device) = session_with("gsan_import_allocation", device)?;
+        let allocation = allocation(&shared, &session)?;
         let start = session.import_allocation(allocation, device)?;
         address.set(start + shared.offset);
         Ok(())
@@ -294,8 +297,14 @@ fn described(
     }
 }
 
-fn allocation(shared: &gsan_shared_allocation) -> Result<SharedAllocation, Failure> {
+/// The same for the session. What is 0 is what an exporter with the same configuration would say.
+fn allocation(
+    shared: &gsan_shared_allocation,
+    session: &Session,
+) -> Result<SharedAllocation, Failure> {
+    let allocator = session.allocator();
     let records = match shared.records {
+        0 => allocator.space().records(),
         2 => Records::Two,
         4 => Records::Four,
         other => {
@@ -309,6 +318,27 @@ fn allocation(shared: &gsan_shared_allocation) -> Result<SharedAllocation, Failu
             shared.offset, shared.bytes
         )));
     }
+    let real_bytes = match shared.real_bytes {
+        0 => {
+            let unit = allocator.backend().granularity();
+            shared.bytes.checked_next_multiple_of(unit).ok_or_else(|| {
+                Failure::invalid(format!(
+                    "shared->bytes is {}, which is no size",
+                    shared.bytes
+                ))
+            })?
+        }
+        bytes => bytes,
+    };
+    let [real, shadow] = shared.fabric;
+    let has_shadow = match shared.kind {
+        GSAN_HANDLE_TYPE_FABRIC => shadow != [0; 64],
+        _ => shared.shadow_fd >= 0,
+    };
+    let shadow_bytes = match (shared.shadow_bytes, has_shadow) {
+        (0, true) => real_bytes.saturating_mul(records.count() as u64),
+        (bytes, _) => bytes,
+    };
     let memory = |fd, fabric, bytes, field| {
         let handle = Handle {
             kind: shared.kind,
@@ -320,14 +350,13 @@ fn allocation(shared: &gsan_shared_allocation) -> Result<SharedAllocation, Failu
             bytes,
         })
     };
-    let [real, shadow] = shared.fabric;
     Ok(SharedAllocation {
         owner: shared.owner,
         bytes: shared.bytes,
         records,
         write_once: shared.write_once != 0,
-        real: memory(shared.real_fd, real, shared.real_bytes, "shared->real_fd")?,
-        shadow: match shared.shadow_bytes {
+        real: memory(shared.real_fd, real, real_bytes, "shared->real_fd")?,
+        shadow: match shadow_bytes {
             0 => None,
             bytes => Some(memory(
                 shared.shadow_fd,

@@ -272,7 +272,8 @@ static void foreign_memory_and_streams(void) {
     shared.size = sizeof shared;
     state.size = sizeof state;
 
-    INVALID(gsan_import_allocation(&shared, 0, &address), "shared->records is 0");
+    shared.records = 3;
+    INVALID(gsan_import_allocation(&shared, 0, &address), "shared->records is 3");
     shared.records = 4;
     shared.bytes = 4096;
     INVALID(gsan_import_allocation(&shared, 0, &address), "shared->kind is 0");
@@ -281,6 +282,10 @@ static void foreign_memory_and_streams(void) {
     INVALID(gsan_import_allocation(&shared, 0, &address), "shared->real_fd is -5");
     shared.real_fd = 1000;
     INVALID(gsan_import_allocation(&shared, 0, &address), "shared->real_fd is 1000");
+    shared.real_fd = 0;
+    shared.bytes = ~(uint64_t)0;
+    INVALID(gsan_import_allocation(&shared, 0, &address), "which is no size");
+    shared.bytes = 4096;
     shared.offset = 5000;
     INVALID(gsan_import_allocation(&shared, 0, &address), "shared->offset is 5000");
     state.kind = GSAN_HANDLE_TYPE_POSIX_FD;
