@@ -50,9 +50,8 @@ class Side:
     line: int
     #: The stream of the launch, as CUDA's handle.
     stream: int
-    #: The number of the logical thread, and its epoch at the access.
-    thread_id: int
-    epoch: int
+    #: A copy that was still running, as far as the two sides knew.
+    asynchronous: bool
 
     @property
     def place(self) -> str:
@@ -114,8 +113,7 @@ def _side(side: Any) -> Side:
         file=_text(side.file),
         line=side.line,
         stream=side.stream,
-        thread_id=side.thread_id,
-        epoch=side.epoch,
+        asynchronous=bool(side.asynchronous),
     )
 
 
