@@ -35,6 +35,9 @@ pub struct Options {
     pub reserve: u64,
     /// Records in a shadow cell.
     pub records: Records,
+    /// Whether write-once memory gets addresses of its own, by which device code tells it: the last
+    /// eighth of those of real memory.
+    pub write_once: bool,
     /// How memory is to be shared.
     pub handle_type: HandleType,
     /// How long an allocation that finds no memory waits for the streams that still use freed
@@ -43,11 +46,12 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// 8 TiB, four records, handles as `auto` chooses them, 30 seconds.
+    /// 8 TiB, four records, no addresses for write-once memory, handles as `auto` chooses them, 30 seconds.
     fn default() -> Options {
         Options {
             reserve: 8 << 40,
             records: Records::Four,
+            write_once: false,
             handle_type: HandleType::Auto {
                 fabric_asked: false,
             },
@@ -144,7 +148,7 @@ impl Allocator {
         let space = AddressSpace::new(memory.address(), memory.bytes(), options.records)?;
         let bytes = u64::from(STATE_RANKS) * STATE_STRIDE;
         let states = Range::new(&driver, bytes, STATE_STRIDE)?;
-        let slots = Slots::new(space, unit).ok_or(Error::ReserveTooSmall {
+        let slots = Slots::new(space, unit, options.write_once).ok_or(Error::ReserveTooSmall {
             asked: options.reserve,
             unit,
             least,
@@ -182,6 +186,11 @@ impl Allocator {
     /// address of [managed](Allocation::managed) memory lies.
     pub fn space(&self) -> AddressSpace {
         self.inner.space
+    }
+
+    /// The first address of write-once memory; 0 if it has no addresses of its own.
+    pub fn write_once_base(&self) -> u64 {
+        self.inner.slots().write_once_base()
     }
 
     /// The backend.

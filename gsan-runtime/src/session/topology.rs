@@ -37,6 +37,7 @@ pub(super) fn options(config: &Config) -> Options {
                 HandleType::auto(asked.as_deref())
             }
         },
+        write_once: true,
         ..Options::default()
     }
 }
@@ -47,7 +48,6 @@ pub(super) fn settings(
     allocator: &Allocator,
     seed: u64,
 ) -> Result<Settings> {
-    let _ = allocator;
     let backend = machine.backend();
     let visible = backend.devices();
     let given = &config.topology.device_ranks;
@@ -86,6 +86,7 @@ pub(super) fn settings(
         private_bytes: config.clock.private_memory.0,
         // All of it counts.
         seed: (seed ^ seed >> 32) as u32,
+        write_once: allocator.write_once_base(),
         flags,
         ..Settings::default()
     })

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::slots::{Live, Place};
 use super::{Allocation, Inner};
 use crate::backend::{BackendError, Device, Failure};
-use crate::buddy::{Block, Key};
+use crate::buddy::Block;
 use crate::error::Error;
 use crate::owned::{Backing, Held, Memory, Range};
 use crate::reclaim::{Remains, Until};
@@ -27,8 +27,8 @@ impl Inner {
     }
 
     /// Takes a range of the tree, if need be one that was freed.
-    fn take(&self, bytes: u64) -> Option<(Block, Key)> {
-        let take = || self.slots().take(bytes).ok_or(());
+    fn take(&self, bytes: u64, write_once: bool) -> Option<(Block, Place)> {
+        let take = || self.slots().take(bytes, write_once).ok_or(());
         self.persist(take, |()| true).ok()
     }
 
@@ -90,20 +90,20 @@ impl Inner {
     ) -> Result<u64, Error> {
         let mut held = Held::real(&self.driver, real);
         held.shadow = shadow;
-        let taken = self.take(real.bytes());
+        let taken = self.take(real.bytes(), allocation.write_once);
         let managed =
             taken.filter(|(block, _)| self.place_shadow(&allocation, *block, reach, &mut held));
 
-        let placed = if let Some((block, key)) = managed {
+        let placed = if let Some((block, place)) = managed {
             allocation.address = self.space.real_base() + block.offset;
-            Ok(Place::Tree(key))
+            Ok(place)
         } else {
             // What there is of a shadow goes, and then the range it was for.
             let shadow = Backing {
                 shadow: held.shadow.take(),
                 ..Backing::default()
             };
-            let place = taken.map_or(Place::Apart, |(_, key)| Place::Tree(key));
+            let place = taken.map_or(Place::Apart, |(_, place)| place);
             self.discard(place, shadow);
             allocation.managed = false;
             match Range::new(&self.driver, real.bytes(), self.driver.granularity()) {

@@ -16,17 +16,31 @@ use crate::owned::{Backing, Memory, Range};
 pub(crate) enum Place {
     /// A range of the buddy tree.
     Tree(Key),
+    /// A range of the buddy tree of write-once memory.
+    WriteOnce(Key),
     /// Nothing more than the memory itself and its own reservation.
     Apart,
 }
+
+/// Of how many equal parts of the addresses the last one is for write-once memory.
+const WRITE_ONCE_PART: u64 = 8;
 
 /// All allocations.
 pub(super) struct Slots {
     space: AddressSpace,
     tree: BuddyTree<Slot>,
+    /// Write-once memory, if it has addresses of its own.
+    write_once: Option<WriteOnce>,
     /// Live allocations without shadow, by address.
     apart: BTreeMap<u64, (Live, Option<Box<Range>>)>,
     usage: Usage,
+}
+
+/// The last part of the addresses, which the other tree has given away.
+struct WriteOnce {
+    /// Where it starts, counted from the start of real memory.
+    offset: u64,
+    tree: BuddyTree<Slot>,
 }
 
 /// What a range of the tree is used for.
@@ -40,6 +54,8 @@ enum Slot {
     Live(Live),
     /// It was freed and is not unmapped yet.
     Leaving,
+    /// It belongs to another tree.
+    Apart,
 }
 
 const _: () = assert!(size_of::<Option<Slot>>() == 64);
@@ -118,11 +134,31 @@ impl Live {
 }
 
 impl Slots {
-    /// An empty table over `space`, in units of `unit` bytes; `None` if it has room for none.
-    pub(super) fn new(space: AddressSpace, unit: u64) -> Option<Slots> {
+    /// An empty table over `space`, in units of `unit` bytes; `None` if it has room for none. With
+    /// `write_once` the last of [`WRITE_ONCE_PART`] parts is for write-once memory alone, if it has room
+    /// for any.
+    pub(super) fn new(space: AddressSpace, unit: u64, write_once: bool) -> Option<Slots> {
+        let mut tree = BuddyTree::new(space.usable(), unit)?;
+        let part = space.usable() / WRITE_ONCE_PART;
+        let write_once = (write_once && part >= unit)
+            .then(|| {
+                let parts: Vec<_> = (0..WRITE_ONCE_PART)
+                    .filter_map(|_| tree.take(part, Slot::Apart))
+                    .collect();
+                let (last, rest) = parts.split_last()?;
+                for (_, key) in rest {
+                    tree.give_back(*key);
+                }
+                Some(WriteOnce {
+                    offset: last.0.offset,
+                    tree: BuddyTree::new(part, unit)?,
+                })
+            })
+            .flatten();
         Some(Slots {
             space,
-            tree: BuddyTree::new(space.usable(), unit)?,
+            tree,
+            write_once,
             apart: BTreeMap::new(),
             usage: Usage::default(),
         })
@@ -133,7 +169,45 @@ impl Slots {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.tree.is_empty() && self.apart.is_empty()
+        let trees = match &self.write_once {
+            None => self.tree.is_empty(),
+            Some(write_once) => self.tree.len() == 1 && write_once.tree.is_empty(),
+        };
+        trees && self.apart.is_empty()
+    }
+
+    /// The first address of write-once memory; 0 if it has none of its own.
+    pub(super) fn write_once_base(&self) -> u64 {
+        let offset = self.write_once.as_ref().map(|write_once| write_once.offset);
+        offset.map_or(0, |offset| self.space.real_base() + offset)
+    }
+
+    fn slot(&self, place: Place) -> Option<&Slot> {
+        match place {
+            Place::Tree(key) => self.tree.get(key),
+            Place::WriteOnce(key) => self.write_once.as_ref()?.tree.get(key),
+            Place::Apart => None,
+        }
+    }
+
+    fn slot_mut(&mut self, place: Place) -> Option<&mut Slot> {
+        match place {
+            Place::Tree(key) => self.tree.get_mut(key),
+            Place::WriteOnce(key) => self.write_once.as_mut()?.tree.get_mut(key),
+            Place::Apart => None,
+        }
+    }
+
+    /// The range of a tree that contains an address of real memory.
+    fn range(&self, address: u64) -> Option<Place> {
+        let offset = address - self.space.real_base();
+        match &self.write_once {
+            Some(write_once) if offset >= write_once.offset => {
+                let found = write_once.tree.find(offset - write_once.offset);
+                found.map(|(_, key)| Place::WriteOnce(key))
+            }
+            _ => self.tree.find(offset).map(|(_, key)| Place::Tree(key)),
+        }
     }
 
     pub(super) fn largest_free(&self) -> u64 {
@@ -148,22 +222,25 @@ impl Slots {
 
     /// Everything that is live, in no particular order.
     pub(super) fn all(&self) -> impl Iterator<Item = &Live> {
-        let managed = self.tree.iter().filter_map(|slot| match slot {
-            Slot::Live(live) => Some(live),
-            Slot::Making | Slot::Leaving => None,
-        });
+        let write_once = self.write_once.iter().flat_map(|part| part.tree.iter());
+        let managed = self
+            .tree
+            .iter()
+            .chain(write_once)
+            .filter_map(|slot| match slot {
+                Slot::Live(live) => Some(live),
+                Slot::Making | Slot::Leaving | Slot::Apart => None,
+            });
         managed.chain(self.apart.values().map(|(live, _)| live))
     }
 
     fn find_place(&self, address: u64) -> Result<(Place, &Live), Error> {
         let found = if self.space.is_managed(address) {
-            match self.tree.find(address - self.space.real_base()) {
-                None => None,
-                Some((_, key)) => match self.tree.get(key) {
-                    Some(Slot::Live(live)) => Some((Place::Tree(key), live)),
-                    Some(Slot::Leaving) => return Err(Error::AlreadyFreed { address }),
-                    _ => None,
-                },
+            let place = self.range(address);
+            match place.and_then(|place| Some((place, self.slot(place)?))) {
+                Some((place, Slot::Live(live))) => Some((place, live)),
+                Some((_, Slot::Leaving)) => return Err(Error::AlreadyFreed { address }),
+                _ => None,
             }
         } else {
             let below = self.apart.range(..=address).next_back();
@@ -199,8 +276,8 @@ impl Slots {
         given: Option<(u64, Device)>,
     ) -> Result<Backing, Error> {
         let (live, range) = match place {
-            Place::Tree(key) => {
-                let slot = self.tree.get_mut(key);
+            Place::Tree(_) | Place::WriteOnce(_) => {
+                let slot = self.slot_mut(place);
                 let slot = slot.ok_or(Error::NotLive { address })?;
                 let live = match slot {
                     Slot::Live(live) if live.allocation.address == address => *live,
@@ -227,9 +304,20 @@ impl Slots {
         Ok(live.backing(self.space, range))
     }
 
-    /// Takes a range of the tree for `bytes` bytes that are to become an allocation.
-    pub(super) fn take(&mut self, bytes: u64) -> Option<(Block, Key)> {
-        self.tree.take(bytes, Slot::Making)
+    /// Takes a range of the tree for `bytes` bytes that are to become an allocation, as `write_once` says
+    /// in that of write-once memory if that has addresses of its own.
+    pub(super) fn take(&mut self, bytes: u64, write_once: bool) -> Option<(Block, Place)> {
+        match &mut self.write_once {
+            Some(part) if write_once => {
+                let (block, key) = part.tree.take(bytes, Slot::Making)?;
+                let offset = part.offset + block.offset;
+                Some((Block { offset, ..block }, Place::WriteOnce(key)))
+            }
+            _ => {
+                let (block, key) = self.tree.take(bytes, Slot::Making)?;
+                Some((block, Place::Tree(key)))
+            }
+        }
     }
 
     /// Makes an allocation live.
@@ -238,8 +326,8 @@ impl Slots {
         self.usage.live += 1;
         self.usage.live_bytes += bytes;
         match place {
-            Place::Tree(key) => {
-                let slot = self.tree.get_mut(key);
+            Place::Tree(_) | Place::WriteOnce(_) => {
+                let slot = self.slot_mut(place);
                 debug_assert!(matches!(slot, Some(Slot::Making)));
                 if let Some(slot) = slot {
                     *slot = Slot::Live(live);
@@ -255,17 +343,24 @@ impl Slots {
 
     /// Makes an address range free again.
     pub(super) fn vacate(&mut self, place: Place) {
-        if let Place::Tree(key) = place {
-            self.tree.give_back(key);
+        match (place, &mut self.write_once) {
+            (Place::Tree(key), _) => drop(self.tree.give_back(key)),
+            (Place::WriteOnce(key), Some(part)) => drop(part.tree.give_back(key)),
+            _ => {}
         }
     }
 
     /// Takes everything that is live out.
     pub(super) fn drain(&mut self) -> Vec<(Device, Backing)> {
         let space = self.space;
-        let managed = self.tree.drain().filter_map(|slot| match slot {
+        let write_once = self
+            .write_once
+            .iter_mut()
+            .flat_map(|part| part.tree.drain());
+        let slots = self.tree.drain().chain(write_once);
+        let managed = slots.filter_map(|slot| match slot {
             Slot::Live(live) => Some((live, None)),
-            Slot::Making | Slot::Leaving => None,
+            Slot::Making | Slot::Leaving | Slot::Apart => None,
         });
         let apart = std::mem::take(&mut self.apart).into_values();
         managed
@@ -291,7 +386,7 @@ mod tests {
 
     fn slots() -> Slots {
         let space = AddressSpace::new(1 << 40, 1 << 40, Records::Four).unwrap();
-        Slots::new(space, UNIT).unwrap()
+        Slots::new(space, UNIT, false).unwrap()
     }
 
     /// Memory of that size; its numbers are all that is needed here.
@@ -314,11 +409,11 @@ mod tests {
     /// Makes an allocation of `bytes` bytes live, and returns its address.
     fn allocate(slots: &mut Slots, bytes: u64) -> u64 {
         let real = memory(bytes.next_multiple_of(UNIT));
-        let (block, key) = slots.take(real.bytes()).unwrap();
+        let (block, place) = slots.take(real.bytes(), false).unwrap();
         let address = slots.space.real_base() + block.offset;
         let shadow = memory(4 * real.bytes());
         let live = Live::new(allocation(address, bytes), [0; 16], real, Some(shadow));
-        slots.enter(Place::Tree(key), live, None);
+        slots.enter(place, live, None);
         address
     }
 
@@ -326,6 +421,45 @@ mod tests {
         let (place, _) = slots.freeable(address, None).unwrap();
         slots.leave(place, address, None).unwrap();
         slots.vacate(place);
+    }
+
+    #[test]
+    fn write_once_memory_has_the_last_eighth_of_the_addresses() {
+        let space = AddressSpace::new(1 << 40, 1 << 40, Records::Four).unwrap();
+        let mut slots = Slots::new(space, UNIT, true).unwrap();
+        let eighth = space.usable() / 8;
+        let base = space.real_base() + 7 * eighth;
+        assert_eq!(slots.write_once_base(), base);
+        assert!(slots.is_empty());
+        let (block, place) = slots.take(UNIT, true).unwrap();
+        assert_eq!(space.real_base() + block.offset, base);
+        let (ordinary, other) = slots.take(UNIT, false).unwrap();
+        assert!(ordinary.offset < 7 * eighth);
+        assert_ne!(place, other);
+        // What is ordinary never gets there, however much is asked for.
+        let mut taken = Vec::new();
+        while let Some((block, place)) = slots.take(eighth, false) {
+            assert!(space.real_base() + block.offset + eighth <= base);
+            taken.push(place);
+        }
+        assert_eq!(taken.len(), 6);
+        assert_eq!(
+            slots.find(base).map(drop),
+            Err(Error::NotLive { address: base })
+        );
+        taken.extend([place, other]);
+        for place in taken {
+            slots.vacate(place);
+        }
+        assert!(slots.is_empty());
+    }
+
+    #[test]
+    fn addresses_that_are_too_few_are_not_divided() {
+        let space = AddressSpace::new(1 << 40, 16 << 20, Records::Two).unwrap();
+        let slots = Slots::new(space, UNIT, true).unwrap();
+        assert_eq!(slots.write_once_base(), 0);
+        assert!(slots.is_empty());
     }
 
     #[test]

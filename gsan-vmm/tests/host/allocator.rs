@@ -776,3 +776,31 @@ fn a_fault_while_an_allocator_ends_leaves_nothing_behind() {
         }
     }
 }
+
+#[test]
+fn write_once_memory_lies_where_device_code_tells_it() {
+    let backend = Arc::new(HostBackend::new(HostOptions::default()).unwrap());
+    let options = Options {
+        write_once: true,
+        ..options(8 << 30)
+    };
+    let allocator = Allocator::new(backend, options).unwrap();
+    let base = allocator.write_once_base();
+    let eighth = allocator.space().usable() / 8;
+    assert_eq!(base, allocator.space().real_base() + 7 * eighth);
+    let once = allocator.allocate_write_once(100, GPU).unwrap();
+    let ordinary = allocator.allocate(100, GPU).unwrap();
+    assert!(once >= base && ordinary < base);
+    let found = allocator.find(once + 99).unwrap();
+    assert!(found.write_once && found.managed);
+    assert_eq!(allocator.live().len(), 2);
+    // What does not fit there is handed out unchecked.
+    let large = allocator.allocate_write_once(eighth + 1, GPU).unwrap();
+    assert!(!allocator.find(large).unwrap().managed);
+    assert_eq!(allocator.usage().unmanaged_ever, 1);
+    for address in [once, ordinary, large] {
+        allocator.free(address, None, Stream::DEFAULT).unwrap();
+    }
+    allocator.flush();
+    assert!(allocator.is_empty());
+}

@@ -36,6 +36,7 @@ fn pages(devices: u32, memory: u64) -> Arc<HostBackend> {
 fn options(reserve: u64) -> Options {
     Options {
         reserve,
+        write_once: false,
         records: Records::Four,
         handle_type: HandleType::PosixFd,
         patience: std::time::Duration::from_secs(10),
