@@ -5,6 +5,8 @@ use std::sync::Arc;
 use gsan_vmm::backend::{BackendError, Failure};
 use gsan_vmm::rendezvous::RendezvousError;
 
+use crate::part::{Damaged, PartError};
+
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -63,6 +65,12 @@ pub enum Error {
     /// Processes did not meet.
     #[error(transparent)]
     Rendezvous(Arc<RendezvousError>),
+    /// There is no memory for what this process reports.
+    #[error(transparent)]
+    Part(Arc<PartError>),
+    /// What this process reports cannot be read.
+    #[error("this process's own part of the report: {0}")]
+    Damaged(Arc<Damaged>),
     /// A bug of GSan.
     #[error("internal error of GSan: {0}")]
     Internal(String),
@@ -110,6 +118,11 @@ impl Error {
             Error::Order(error) => of_order(error),
             Error::Backend(error) => of_backend(error),
             Error::Rendezvous(error) => of_rendezvous(error),
+            Error::Part(error) => match **error {
+                PartError::Devices(_) => Kind::InvalidArgument,
+                PartError::Memory(_) => Kind::OutOfMemory,
+            },
+            Error::Damaged(_) => Kind::Io,
             Error::Internal(_) => Kind::Internal,
         }
     }
@@ -132,6 +145,18 @@ impl From<gsan_config::Error> for Error {
 impl From<RendezvousError> for Error {
     fn from(error: RendezvousError) -> Error {
         Error::Rendezvous(Arc::new(error))
+    }
+}
+
+impl From<PartError> for Error {
+    fn from(error: PartError) -> Error {
+        Error::Part(Arc::new(error))
+    }
+}
+
+impl From<Damaged> for Error {
+    fn from(error: Damaged) -> Error {
+        Error::Damaged(Arc::new(error))
     }
 }
 

@@ -15,6 +15,6 @@ mod runner;
 mod sms;
 
 pub use cta::{AtomicOperation, HostCta};
-pub(crate) use kernel::{Kernel, Surroundings};
+pub(crate) use kernel::{Body, Kernel, Surroundings};
 pub(crate) use runner::Runner;
 pub(crate) use sms::Sms;

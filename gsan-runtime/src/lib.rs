@@ -29,6 +29,7 @@ pub mod run;
 pub mod run_directory;
 pub mod session;
 pub mod telling;
+pub mod written;
 
 pub use error::{Error, Kind};
 pub use session::Session;

@@ -55,6 +55,30 @@ pub(crate) fn cuda_stream(handle: u64) -> gsan_vmm::backend::Stream {
     unsafe { gsan_vmm::backend::Stream::cuda(handle) }
 }
 
+/// A part's memory, made known to the driver. The part is kept for as long.
+#[cfg(feature = "cuda")]
+pub(crate) struct Registered {
+    _registration: gsan_vmm::backend::cuda::CudaRegistration,
+    _part: std::sync::Arc<crate::part::Part>,
+}
+
+/// Lets GPUs write what they tell in a part. Returns the address that they use, too.
+#[cfg(feature = "cuda")]
+pub(crate) fn register(
+    backend: &gsan_vmm::backend::cuda::CudaBackend,
+    part: &std::sync::Arc<crate::part::Part>,
+) -> gsan_vmm::backend::Result<(Registered, u64)> {
+    let (start, bytes) = part.device_memory();
+    // SAFETY: the range is mapped as long as the part is there, which is kept; it is a section of words
+    // that everybody accesses as atomics.
+    let (registration, address) = unsafe { backend.register(start, bytes)? };
+    let registered = Registered {
+        _registration: registration,
+        _part: std::sync::Arc::clone(part),
+    };
+    Ok((registered, address))
+}
+
 /// Starts CTA number `cta` of a launch on an SM that the launch has taken.
 pub(crate) fn start_cta(kernel: &Kernel, sm: u32, cta: u64) -> gsan_device::host::Cta {
     let records = kernel.surroundings.allocator.space().records();

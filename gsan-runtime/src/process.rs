@@ -5,17 +5,25 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use gsan_config::value::Format;
 use gsan_config::{Inputs, Loaded};
+use gsan_report::builder::Builder;
+use gsan_report::model::Report;
 
 use crate::error::{Error, Result};
-use crate::lowest;
+use crate::findings::{Callback, Findings};
 use crate::session::Session;
+use crate::{lowest, written};
 
 /// What the process has.
 struct Process {
     /// The configuration, once somebody asked for it.
     loaded: Option<Loaded>,
     running: Option<Running>,
+    /// What was found, over all sessions; from the first one on.
+    findings: Option<Arc<Findings>>,
+    /// Who is told of new findings.
+    callback: Option<Callback>,
 }
 
 struct Running {
@@ -27,7 +35,12 @@ struct Running {
 static PROCESS: RwLock<Process> = RwLock::new(Process {
     loaded: None,
     running: None,
+    findings: None,
+    callback: None,
 });
+
+/// Whether the program has asked what was found.
+static ASKED: AtomicBool = AtomicBool::new(false);
 
 /// Whether a forked child has been told that it is one.
 static TOLD: AtomicBool = AtomicBool::new(false);
@@ -68,6 +81,20 @@ impl Process {
                 Ok(empty.insert(Loaded::new(&inputs)?))
             }
         }
+    }
+}
+
+impl Process {
+    /// What was found so far.
+    fn findings(&mut self, loaded: &Loaded) -> Arc<Findings> {
+        let callback = self.callback.clone();
+        let findings = self.findings.get_or_insert_with(|| {
+            let report = &loaded.config.report;
+            let findings = Findings::new(report.limit as usize, &report.suppress);
+            findings.on_new(callback);
+            Arc::new(findings)
+        });
+        Arc::clone(findings)
     }
 }
 
@@ -135,8 +162,9 @@ impl Session {
         if let Some(running) = &process.running {
             return Ok(Arc::clone(&running.session));
         }
-        let loaded = process.loaded()?;
-        let session = Arc::new(Session::start(loaded)?);
+        let loaded = process.loaded()?.clone();
+        let findings = process.findings(&loaded);
+        let session = Arc::new(Session::start_with(&loaded, findings)?);
         lowest::watch_process();
         process.running = Some(Running {
             session: Arc::clone(&session),
@@ -162,16 +190,89 @@ pub fn reset() -> Result<()> {
     Ok(())
 }
 
-/// Takes in what was found, and writes this process's part of the report. May be called again.
+/// Waits for all devices and takes in what they told.
 ///
 /// # Errors
-/// When it cannot be written.
+/// In a forked child, and on the host backend when a kernel waits.
+pub fn drain() -> Result<()> {
+    attached()?;
+    running().map_or(Ok(()), |session| session.drain())
+}
+
+/// How many races and how many possible ones were found, each distinct one once, in all sessions.
+///
+/// # Errors
+/// The same as of [`drain`].
+pub fn race_count() -> Result<(usize, usize)> {
+    drain()?;
+    ASKED.store(true, Relaxed);
+    let findings = read().findings.clone();
+    Ok(findings.map_or((0, 0), |findings| findings.count()))
+}
+
+/// The report so far, over all sessions.
+///
+/// # Errors
+/// The same as of [`drain`].
+pub fn report() -> Result<Report> {
+    attached()?;
+    ASKED.store(true, Relaxed);
+    report_so_far()
+}
+
+fn report_so_far() -> Result<Report> {
+    if let Some(session) = running() {
+        return session.report();
+    }
+    let findings = read().findings.clone();
+    Ok(match findings {
+        Some(findings) => findings.report(),
+        None => Builder::new(1, &[]).finish(),
+    })
+}
+
+/// Forgets what was found so far.
+///
+/// # Errors
+/// The same as of [`drain`].
+pub fn forget_races() -> Result<()> {
+    drain()?;
+    let findings = read().findings.clone();
+    if let Some(findings) = findings {
+        findings.forget();
+    }
+    Ok(())
+}
+
+/// From now on `callback` is called for each finding that is new, from a thread of GSan; `None`: nobody is.
+pub fn on_race(callback: Option<Callback>) {
+    if is_detached() {
+        return;
+    }
+    let mut process = write();
+    process.callback.clone_from(&callback);
+    let findings = process.findings.clone();
+    drop(process);
+    if let Some(findings) = findings {
+        findings.on_new(callback);
+    }
+}
+
+/// Takes in what was found. If nobody else reports it, it is written as the configuration says: files for
+/// "json" and "sarif". May be called again.
+///
+/// # Errors
+/// When a file cannot be written; in a forked child.
 pub fn finish() -> Result<()> {
     attached()?;
-    match running() {
-        Some(session) => session.finish(),
-        None => Ok(()),
+    let Some(session) = running() else {
+        return Ok(());
+    };
+    session.finish()?;
+    if session.is_in_run() {
+        return Ok(());
     }
+    written::write_files(&session.report()?, &session.config().report)
 }
 
 /// What is done when the process exits.
@@ -183,14 +284,30 @@ pub(crate) fn at_exit() {
     let Ok(process) = PROCESS.try_read() else {
         return;
     };
-    let session = process
-        .running
-        .as_ref()
-        .map(|running| Arc::clone(&running.session));
+    let running = process.running.is_some();
     drop(process);
-    if let Some(session) = session
-        && let Err(error) = session.finish()
-    {
+    if !running {
+        return;
+    }
+    let ended = finish().and_then(|()| show_at_last());
+    if let Err(error) = ended {
         eprintln!("gsan: {error}");
     }
+}
+
+/// Shows what was found and nobody asked for.
+fn show_at_last() -> Result<()> {
+    let Some(session) = running() else {
+        return Ok(());
+    };
+    let config = &session.config().report;
+    let human = config.formats.contains(&Format::Human);
+    if session.is_in_run() || !human || ASKED.load(Relaxed) {
+        return Ok(());
+    }
+    let report = session.report()?;
+    if report.has_findings(true) {
+        eprint!("{}", written::text(&report, Format::Human, config));
+    }
+    Ok(())
 }

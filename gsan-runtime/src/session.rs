@@ -7,6 +7,7 @@
 
 mod coverage;
 mod decode;
+mod elsewhere;
 mod graphs;
 mod groups;
 mod host_kernels;
@@ -18,6 +19,7 @@ mod memory;
 mod order;
 mod sharing;
 mod streams;
+mod told;
 mod topology;
 
 use std::sync::Arc;
@@ -28,9 +30,13 @@ use gsan_sync::{Configuration, Ordering};
 use gsan_vmm::Allocator;
 use gsan_vmm::backend::Device;
 
+use crate::drain::Drainer;
 use crate::error::{Error, Result};
+use crate::findings::Findings;
+use crate::part::Part;
+use crate::run_directory;
 
-pub use coverage::Usage;
+pub use coverage::{LossLine, Usage};
 pub use decode::{Cell, Clock, DeviceGlobals, Scope, ThreadState};
 pub use graphs::{Graph, GraphBuilder, Replay};
 pub use groups::Group;
@@ -49,17 +55,32 @@ pub struct Session {
     allocator: Arc<Allocator>,
     configuration: Configuration,
     ordering: Ordering,
+    coverage: Arc<coverage::Coverage>,
+    drainer: Drainer,
+    /// Goes before the part, whose memory it is about.
+    _registration: machine::Registration,
+    part: Arc<Part>,
     kernels: kernels::Kernels,
     streams: streams::Streams,
     refused_frees: AtomicU64,
 }
 
 impl Session {
-    /// Starts a session of its own, apart from the process's.
+    /// Starts a session of its own, apart from the process's, with findings of its own.
     ///
     /// # Errors
     /// When the backend asked for is not there, or devices, ranks or memory do not go together.
     pub fn start(loaded: &Loaded) -> Result<Session> {
+        let report = &loaded.config.report;
+        let findings = Findings::new(report.limit as usize, &report.suppress);
+        Session::start_with(loaded, Arc::new(findings))
+    }
+
+    /// Starts a session whose findings are added to others.
+    ///
+    /// # Errors
+    /// The same as of [`Self::start`].
+    pub fn start_with(loaded: &Loaded, findings: Arc<Findings>) -> Result<Session> {
         let config = loaded.config.clone();
         let machine = Machine::choose(&config)?;
         let allocator = Arc::new(Allocator::new(
@@ -67,10 +88,28 @@ impl Session {
             topology::options(&config),
         )?);
         let seed = topology::seed(&config);
-        let settings = topology::settings(&config, &machine, &allocator, seed)?;
+        let mut settings = topology::settings(&config, &machine, &allocator, seed)?;
+        let directory = run_directory::of_process();
+        let part = Part::new(directory.as_deref(), &settings.device_ranks)?;
+        let part = Arc::new(part);
+        let (registration, moved) = machine.register(&part)?;
+        settings.race_ring = part.race_ring().wrapping_add(moved);
+        let mirrors = part.site_mirrors().into_iter();
+        settings.site_mirrors = mirrors.map(|mirror| mirror.wrapping_add(moved)).collect();
+        settings.launch_logs = part.launch_logs();
         let kernels = machine.kernels(&allocator);
         let configuration = Configuration::new(settings, Arc::clone(&allocator), kernels);
         let ordering = configuration.ordering("the session")?;
+        let coverage = Arc::new(coverage::Coverage::new(&allocator, &ordering, seed));
+        let asked = Arc::clone(&coverage);
+        let checked = move || asked.checked().ok();
+        let states = elsewhere::States::new(&allocator, Device(0));
+        let drainer = Drainer::start(
+            Arc::clone(&part),
+            findings,
+            Box::new(checked),
+            Some(Box::new(states)),
+        )?;
         Ok(Session {
             host: host_kernels::HostMachine::new(&machine, &allocator),
             config,
@@ -79,6 +118,10 @@ impl Session {
             allocator,
             configuration,
             ordering,
+            coverage,
+            drainer,
+            _registration: registration,
+            part,
             kernels: kernels::Kernels::default(),
             streams: streams::Streams::default(),
             refused_frees: AtomicU64::new(0),
@@ -129,15 +172,14 @@ impl Session {
     /// # Errors
     /// When something is live, which the error names. Nothing changes then.
     pub fn close(&self) -> Result<()> {
+        self.drainer.drain();
+        // Asks for the last time what was checked, before the states are given back.
+        let checked = self.coverage.checked();
         self.configuration.reset()?;
-        Ok(())
-    }
-
-    /// Takes in what was found, and writes this process's part of the report.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn finish(&self) -> Result<()> {
+        if let Ok(checked) = checked {
+            self.part.set_checked(&checked);
+        }
+        self.drainer.close();
         Ok(())
     }
 }

@@ -1,17 +1,26 @@
 //! What was checked, and what was lost.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use gsan_core::loss::{Loss, Losses};
+use gsan_sync::Ordering;
+use gsan_vmm::Allocator;
 use gsan_vmm::backend::Device;
 use serde::Serialize;
 
 use super::Session;
+use super::layout::globals;
 use crate::error::Result;
+use crate::part::Checked;
 
 /// What a session has done so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Usage {
     /// Launches that were given to their streams.
     pub launches: u64,
+    /// Launches that became nodes of captured graphs.
+    pub launches_captured: u64,
     /// Launches that were begun and not given to their streams.
     pub launches_taken_back: u64,
     /// Launches that ran unchecked because memory for clock rows was short.
@@ -51,29 +60,50 @@ pub struct LossLine {
     pub cure: &'static str,
 }
 
-impl Session {
+/// Counts what was checked, for whoever asks; it outlives the session's calls.
+pub(super) struct Coverage {
+    allocator: Arc<Allocator>,
+    ordering: Ordering,
+    seed: u64,
+    /// Bytes with and without shadow, at most at one time.
+    most_covered: AtomicU64,
+    most_uncovered: AtomicU64,
+}
+
+impl Coverage {
+    pub(super) fn new(allocator: &Arc<Allocator>, ordering: &Ordering, seed: u64) -> Coverage {
+        Coverage {
+            allocator: Arc::clone(allocator),
+            ordering: ordering.clone(),
+            seed,
+            most_covered: AtomicU64::new(0),
+            most_uncovered: AtomicU64::new(0),
+        }
+    }
+
     /// Devices that have a rank.
-    pub(super) fn devices(&self) -> impl Iterator<Item = Device> + '_ {
+    fn devices(&self) -> impl Iterator<Item = Device> + '_ {
         let count = self.allocator.backend().devices().len() as u32;
         (0..count)
             .map(Device)
             .filter(|&device| self.ordering.rank(device).is_ok())
     }
 
-    /// How often each limit was met. It reads memory of the devices.
-    ///
-    /// # Errors
-    /// When a device fails.
-    pub fn losses(&self) -> Result<Losses> {
-        Ok(self.counted()?.1)
+    /// Looks at how much memory is live.
+    pub(super) fn look_at_memory(&self) {
+        let memory = self.allocator.usage();
+        let covered = memory.live_bytes.saturating_sub(memory.unmanaged_bytes);
+        self.most_covered.fetch_max(covered, Relaxed);
+        self.most_uncovered
+            .fetch_max(memory.unmanaged_bytes, Relaxed);
     }
 
-    /// Accesses checked, and losses.
-    fn counted(&self) -> Result<(u64, Losses)> {
+    /// What was checked and lost. It reads memory of the devices.
+    pub(super) fn checked(&self) -> Result<Checked> {
         let mut losses = Losses::default();
         let mut accesses = 0u64;
         for device in self.devices() {
-            let globals = self.globals(device)?;
+            let globals = globals(&self.allocator, &self.ordering, device)?;
             accesses = accesses.saturating_add(globals.accesses.value);
             for loss in Loss::ALL {
                 losses.add(loss, globals.losses[loss as usize]);
@@ -83,7 +113,30 @@ impl Session {
         losses.add(Loss::SharedBank, counts.shared_banks);
         losses.add(Loss::NeverWaited, counts.never_waited);
         losses.add(Loss::Unmanaged, self.allocator.usage().unmanaged_ever);
-        Ok((accesses, losses))
+        self.look_at_memory();
+        Ok(Checked {
+            losses,
+            launches: counts.launches,
+            accesses,
+            covered_bytes: self.most_covered.load(Relaxed),
+            uncovered_bytes: self.most_uncovered.load(Relaxed),
+            seed: self.seed,
+        })
+    }
+}
+
+impl Session {
+    /// Devices that have a rank.
+    pub(super) fn devices(&self) -> impl Iterator<Item = Device> + '_ {
+        self.coverage.devices()
+    }
+
+    /// How often each limit was met. It reads memory of the devices.
+    ///
+    /// # Errors
+    /// When a device fails.
+    pub fn losses(&self) -> Result<Losses> {
+        Ok(self.coverage.checked()?.losses)
     }
 
     /// What the session has done so far. It reads memory of the devices.
@@ -91,7 +144,7 @@ impl Session {
     /// # Errors
     /// When a device fails.
     pub fn usage(&self) -> Result<Usage> {
-        let (accesses, losses) = self.counted()?;
+        let checked = self.coverage.checked()?;
         let memory = self.allocator.usage();
         let counts = self.ordering.counts();
         let line = |(loss, times): (Loss, u64)| {
@@ -105,20 +158,19 @@ impl Session {
         };
         Ok(Usage {
             launches: counts.launches,
+            launches_captured: counts.captured,
             launches_taken_back: counts.taken_back,
             launches_unchecked: counts.unchecked,
-            accesses,
+            accesses: checked.accesses,
             allocations: memory.live as u64,
             allocated_bytes: memory.live_bytes,
             unmanaged_bytes: memory.unmanaged_bytes,
             unmanaged_ever: memory.unmanaged_ever,
             waiting_bytes: memory.waiting_bytes,
-            refused_frees: self
-                .refused_frees
-                .load(std::sync::atomic::Ordering::Relaxed),
+            refused_frees: self.refused_frees.load(Relaxed),
             restarts: counts.restarts,
             seed: self.seed,
-            losses: losses.met().map(line).collect(),
+            losses: checked.losses.met().map(line).collect(),
         })
     }
 }

@@ -1,8 +1,8 @@
-//! Graphs: built by hand, and replayed.
+//! Graphs: captured or built by hand, and replayed.
 
 use std::sync::Arc;
 
-use gsan_sync::{NodeArguments, NodeId, Plan, PlanBuilder};
+use gsan_sync::{CaptureId, NodeArguments, NodeId, Plan, PlanBuilder};
 use gsan_vmm::backend::Device;
 
 use super::{KernelLaunch, Session};
@@ -36,6 +36,33 @@ impl Session {
             session: Arc::clone(self),
         })
     }
+
+    /// The number of the capture that a stream takes part in; 0 if it is not being captured.
+    ///
+    /// # Errors
+    /// When the stream is not there, or the driver fails.
+    pub fn capture_id(&self, device: Device, stream: u64) -> Result<u64> {
+        let capture = self.with_stream(device, stream, |key| self.ordering.capture_of(key))?;
+        Ok(capture.map_or(0, |capture| capture.0))
+    }
+
+    /// A capture has ended well. Returns the graph by which it is replayed; `None` if nothing in it has to
+    /// be told at a replay.
+    ///
+    /// # Errors
+    /// When there is no memory: the graph's launches are unchecked then.
+    pub fn capture_ended(self: &Arc<Self>, capture: u64) -> Result<Option<Graph>> {
+        let plan = self.ordering.capture_ended(CaptureId(capture))?;
+        Ok(plan.map(|plan| Graph {
+            plan,
+            session: Arc::clone(self),
+        }))
+    }
+
+    /// A capture has ended, and there is no graph of it.
+    pub fn capture_abandoned(&self, capture: u64) {
+        self.ordering.capture_abandoned(CaptureId(capture));
+    }
 }
 
 impl GraphBuilder {
@@ -50,7 +77,7 @@ impl GraphBuilder {
         programmatic: &[NodeId],
         launch: &KernelLaunch<'_>,
     ) -> Result<(NodeId, NodeArguments)> {
-        let info = self.session.launch_info(launch);
+        let info = self.session.launch_info(launch)?;
         Ok(self.builder.kernel(dependencies, programmatic, &info)?)
     }
 

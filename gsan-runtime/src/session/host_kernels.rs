@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use gsan_core::layout::launch_flags;
+use gsan_sync::NodeArguments;
 use gsan_vmm::Allocator;
 use gsan_vmm::backend::host::HostBackend;
 use gsan_vmm::backend::{Backend, Device};
@@ -9,7 +11,7 @@ use gsan_vmm::backend::{Backend, Device};
 use super::{KernelLaunch, Machine, Session};
 use crate::error::{Error, Result};
 use crate::host::order::HostOrder;
-use crate::host::{HostCta, Kernel, Runner, Sms, Surroundings};
+use crate::host::{Body, HostCta, Kernel, Runner, Sms, Surroundings};
 
 /// What makes the host's memory a machine.
 pub(super) struct HostMachine {
@@ -90,25 +92,62 @@ impl Session {
             )));
         }
         let mut begun = self.begin_launch(device, stream, launch)?;
-        let key = self.key(device, stream);
-        let queue = self.queue(stream);
         if ctas > 0 {
-            host.order.wait_implicitly(&host.backend, key, queue)?;
-            let kernel = Kernel {
-                surroundings: Arc::clone(&host.surroundings),
-                device: device.0 as usize,
-                name: launch.kernel.to_owned(),
-                grid: launch.grid,
+            let arguments = NodeArguments {
                 table: begun.table(),
                 index: begun.index(),
-                globals: self.ordering.state_region(device)?,
-                seed: self.seed ^ u64::from(begun.number()) << 32,
-                body: Box::new(body),
             };
-            host.backend.enqueue(device, queue, move || kernel.run())?;
+            self.give(device, stream, launch, arguments, Box::new(body))?;
         }
         begun.finish(true)?;
         host.runner.ring();
         Ok(())
+    }
+
+    /// Gives a kernel of a graph to a stream of the host backend, as a replay of the graph does. To be called
+    /// between the begin and the end of a replay, once for each of its kernels, in an order and on streams
+    /// that go with the graph's edges.
+    ///
+    /// # Errors
+    /// When devices are GPUs, or the stream is not there.
+    pub fn replay_on_host(
+        &self,
+        device: Device,
+        stream: u64,
+        launch: &KernelLaunch<'_>,
+        arguments: NodeArguments,
+        body: impl Fn(&HostCta<'_>, [u32; 3]) + Send + Sync + 'static,
+    ) -> Result<()> {
+        self.known(device, stream)?;
+        self.give(device, stream, launch, arguments, Box::new(body))?;
+        self.as_host()?.runner.ring();
+        Ok(())
+    }
+
+    fn give(
+        &self,
+        device: Device,
+        stream: u64,
+        launch: &KernelLaunch<'_>,
+        arguments: NodeArguments,
+        body: Box<Body>,
+    ) -> Result<()> {
+        let host = self.as_host()?;
+        let (key, queue) = (self.key(device, stream), self.queue(stream));
+        host.order.wait_implicitly(&host.backend, key, queue)?;
+        let NodeArguments { table, index } = arguments;
+        let number = index >> launch_flags::INDEX_NUMBER_SHIFT;
+        let kernel = Kernel {
+            surroundings: Arc::clone(&host.surroundings),
+            device: device.0 as usize,
+            name: launch.kernel.to_owned(),
+            grid: launch.grid,
+            table,
+            index,
+            globals: self.ordering.state_region(device)?,
+            seed: self.seed ^ number << 32,
+            body,
+        };
+        Ok(host.backend.enqueue(device, queue, move || kernel.run())?)
     }
 }

@@ -63,24 +63,24 @@ impl Session {
         stream: u64,
         launch: &KernelLaunch<'_>,
     ) -> Result<Launch> {
-        let info = self.launch_info(launch);
+        let info = self.launch_info(launch)?;
         let begin = |key| self.ordering.begin_launch(key, &info);
         let launch = self.with_stream(device, stream, begin)?;
         Ok(Launch { launch })
     }
 
-    /// The name of the kernel with a number, as launches carry it.
-    pub fn kernel_name(&self, number: u32) -> Option<std::sync::Arc<str>> {
-        self.kernels.name(number)
-    }
-
     /// What the ordering is told of a launch.
-    pub(super) fn launch_info(&self, launch: &KernelLaunch<'_>) -> LaunchInfo {
-        LaunchInfo {
-            kernel: self.kernels.number(launch.kernel, |_, _| {}),
+    pub(super) fn launch_info(&self, launch: &KernelLaunch<'_>) -> Result<LaunchInfo> {
+        let register = || {
+            let number = self.ordering.kernel_number(launch.kernel, launch.opaque)?;
+            self.part.name_kernel(number, launch.kernel, None);
+            Ok::<u32, gsan_sync::Error>(number)
+        };
+        Ok(LaunchInfo {
+            kernel: self.kernels.number(launch.kernel, register)?,
             grid: launch.grid,
             programmatic: launch.programmatic,
             opaque: launch.opaque,
-        }
+        })
     }
 }

@@ -3,21 +3,31 @@
 use std::mem::offset_of;
 
 use gsan_core::layout::{GlobalState, limits};
-use gsan_vmm::STATE_STRIDE;
+use gsan_sync::Ordering;
 use gsan_vmm::backend::Device;
+use gsan_vmm::{Allocator, STATE_STRIDE};
 use serde_json::{Value, json};
 
 use super::Session;
 use crate::error::Result;
 
+/// The start of a device's state region, as it is now. It reads memory of the device.
+pub(super) fn globals(
+    allocator: &Allocator,
+    ordering: &Ordering,
+    device: Device,
+) -> Result<GlobalState> {
+    let mut globals: GlobalState = bytemuck::Zeroable::zeroed();
+    let base = ordering.state_region(device)?;
+    let bytes = bytemuck::bytes_of_mut(&mut globals);
+    allocator.backend().read(device, base, bytes)?;
+    Ok(globals)
+}
+
 impl Session {
-    /// The start of a device's state region, as it is now. It reads memory of the device.
+    /// The start of a device's state region.
     pub(super) fn globals(&self, device: Device) -> Result<GlobalState> {
-        let mut globals: GlobalState = bytemuck::Zeroable::zeroed();
-        let base = self.ordering.state_region(device)?;
-        let bytes = bytemuck::bytes_of_mut(&mut globals);
-        self.allocator.backend().read(device, base, bytes)?;
-        Ok(globals)
+        globals(&self.allocator, &self.ordering, device)
     }
 
     /// Version, offsets and sizes of the state region of the first device; those of the others are the

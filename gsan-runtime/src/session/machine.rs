@@ -12,6 +12,7 @@ use gsan_vmm::backend::cuda::CudaBackend;
 use gsan_vmm::backend::host::{HostBackend, HostOptions};
 
 use crate::error::{Error, Result};
+use crate::part::Part;
 
 /// What devices are.
 #[derive(Clone, Debug)]
@@ -84,4 +85,20 @@ impl Machine {
             }
         }
     }
+
+    /// Lets devices write a part. Returns how far it is moved where devices see it.
+    pub(super) fn register(&self, part: &Arc<Part>) -> Result<(Registration, u64)> {
+        match self {
+            #[cfg(feature = "cuda")]
+            Machine::Cuda(backend) => {
+                let (start, _) = part.device_memory();
+                let (registration, address) = crate::lowest::register(backend, part)?;
+                Ok((Some(Box::new(registration)), address.wrapping_sub(start)))
+            }
+            Machine::Host(_) => Ok((None, 0)),
+        }
+    }
 }
+
+/// What lets devices write memory of the host, until it is dropped.
+pub(super) type Registration = Option<Box<dyn std::any::Any + Send + Sync>>;

@@ -37,6 +37,9 @@ impl Session {
     /// # Errors
     /// When no allocation starts there, or it was freed, or is another device's. Nothing changes then.
     pub fn free(&self, address: u64, bytes: u64, device: Device, stream: u64) -> Result<()> {
+        if address == 0 {
+            return Ok(());
+        }
         let queue = self.queue(stream);
         let given = (bytes != 0).then_some((bytes, device));
         if let Err(error) = self.allocator.free(address, given, queue) {
@@ -44,13 +47,16 @@ impl Session {
             return Err(error.into());
         }
         self.ordering.memory_gone(address, bytes);
+        self.part.freed(address);
         Ok(())
     }
 
-    /// New memory starts clean, so that nothing has to be known of who had its addresses before.
+    /// New memory starts with empty shadow, so that nothing has to be ordered before its first use.
     fn handed_out(&self, address: u64, bytes: u64, device: Device, stream: u64) {
         if address != 0 {
             tracing::trace!(address, bytes, %device, stream, "memory is handed out");
+            self.part.allocated(address, bytes);
+            self.coverage.look_at_memory();
         }
     }
 

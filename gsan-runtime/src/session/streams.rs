@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gsan_sync::{StreamKey, StreamKind};
+#[cfg(feature = "cuda")]
+use gsan_vmm::backend::{Backend, CaptureStatus};
 use gsan_vmm::backend::{Device, Stream as Queue};
 use rustc_hash::FxHashMap;
 
@@ -132,13 +134,11 @@ impl Session {
         match &self.machine {
             #[cfg(feature = "cuda")]
             Machine::Cuda(backend) => {
-                // What the driver does not say while something is captured counts as blocking, which can
-                // only lose reports.
-                let waits = backend.waits_for_legacy(key.device, self.queue(handle));
-                let waits = waits.or_else(|error| match error.failure {
-                    gsan_vmm::backend::Failure::Other => Ok(true),
-                    _ => Err(error),
-                })?;
+                // A stream that is being captured is not asked. As a blocking one it has more edges, which
+                // can only lose reports.
+                let queue = self.queue(handle);
+                let captured = backend.capture_status(key.device, queue)? != CaptureStatus::None;
+                let waits = captured || backend.waits_for_legacy(key.device, queue)?;
                 Ok(if waits {
                     StreamKind::Blocking
                 } else {

@@ -4,3 +4,4 @@
 
 mod kernels;
 mod machine;
+mod races;

@@ -1,0 +1,66 @@
+//! What devices told: taken in, counted, reported.
+
+use gsan_report::model::Report;
+
+use super::Session;
+use crate::error::Result;
+
+impl Session {
+    /// Waits for all devices. It orders nothing: that the tool waited is no synchronisation of the
+    /// program's.
+    ///
+    /// # Errors
+    /// On the host backend when a kernel waits.
+    pub fn settle(&self) -> Result<()> {
+        if let Some(host) = &self.host {
+            host.runner.ring();
+        }
+        for device in self.devices() {
+            match &self.host {
+                Some(host) => host.order.synchronize_device(&host.backend, device)?,
+                None => {
+                    // Its kernels are over, too, if it has failed; while something is captured it cannot
+                    // be waited for.
+                    if let Err(error) = self.allocator.backend().synchronize(device) {
+                        tracing::warn!(%error, "{device} was not waited for");
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for all devices and takes in what they told.
+    ///
+    /// # Errors
+    /// On the host backend when a kernel waits.
+    pub fn drain(&self) -> Result<()> {
+        self.settle()?;
+        self.drainer.drain();
+        Ok(())
+    }
+
+    /// The report so far, after waiting for all devices.
+    ///
+    /// # Errors
+    /// On the host backend when a kernel waits.
+    pub fn report(&self) -> Result<Report> {
+        self.settle()?;
+        Ok(self.drainer.report())
+    }
+
+    /// Takes in what was found, and says so in this process's part of the report. May be called again.
+    ///
+    /// # Errors
+    /// On the host backend when a kernel waits.
+    pub fn finish(&self) -> Result<()> {
+        self.settle()?;
+        self.drainer.finish();
+        Ok(())
+    }
+
+    /// Whether somebody else reports what this process finds.
+    pub fn is_in_run(&self) -> bool {
+        self.part.path().is_some()
+    }
+}
