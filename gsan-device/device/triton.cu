@@ -7,6 +7,7 @@
 // GSAN_RECORDS is the number of words in a cell: 2 or 4.
 
 #include "gsan/access.cuh"
+#include "gsan/meetings.cuh"
 #include "gsan/residence.cuh"
 #include "gsan/strong.cuh"
 
@@ -32,12 +33,6 @@ GSAN_DEVICE Strong strong(u32 sem, u32 scope) {
 GSAN_DEVICE void not_instrumented(gsan_global_state* globals) {
   Cta cta = Cta::current(globals);
   if (cta.has_slot()) count(cta.region, GSAN_LOSS_NOT_INSTRUMENTED);
-}
-
-// The same, and the CTA may have acquired something.
-GSAN_DEVICE void not_ordered(gsan_global_state* globals) {
-  Cta cta = Cta::current(globals);
-  if (cta.has_slot()) cta.learn_everything(GSAN_LOSS_NOT_INSTRUMENTED);
 }
 
 }  // namespace
@@ -113,23 +108,42 @@ GSAN_API void __triton_gsan_atomic_end_scalar(const gsan_atomic_event* event, u3
   end_strong<GSAN_RECORDS>(event, wrote, is_rmw, strong(sem, scope), {file, line});
 }
 
+// The scratch memory of clusters is zero at launch, and their CTAs meet at hardware barriers between
+// its initialisation and its use.
 GSAN_API void __triton_gsan_cluster_barrier_init(void*, u32) {}
 
-GSAN_API void __triton_gsan_cluster_barrier_sync(gsan_global_state* globals, void*, u32 pred, u32,
-                                               u32, const char*, u32) {
-  if (pred) not_ordered(globals);
+GSAN_API void __triton_gsan_cluster_barrier_sync(gsan_global_state* globals, void* scratch, u32 pred,
+                                               u32 ctas, u32, const char*, u32) {
+  Warp warp = Warp::current();
+  if (!warp.any(pred)) return;
+  cluster_barrier_sync(Cta::current(globals), warp, static_cast<gsan_cluster_scratch*>(scratch),
+                       ctas);
 }
 
-GSAN_API void __triton_gsan_mbarrier_table_init(void*, u32, u32) {}
-
-GSAN_API void __triton_gsan_mbarrier_init(void*, u32, u32, u32, u32, const char*, u32) {}
-
-GSAN_API void __triton_gsan_mbarrier_arrive(gsan_global_state* globals, void*, u32, u32 pred, u32,
-                                          u32, u32, u32, const char*, u32) {
-  if (pred) not_instrumented(globals);
+GSAN_API void __triton_gsan_mbarrier_table_init(void* scratch, u32 pred, u32 capacity) {
+  if (pred) Mbarriers{static_cast<gsan_mbarrier_table*>(scratch)}.init(capacity);
 }
 
-GSAN_API void __triton_gsan_mbarrier_wait(gsan_global_state* globals, void*, u32, u32 pred, u32, u32,
-                                        const char*, u32) {
-  if (pred) not_ordered(globals);
+GSAN_API void __triton_gsan_mbarrier_init(void* scratch, u32 offset, u32 pred, u32 owner,
+                                        u32 expected, const char*, u32) {
+  if (pred) {
+    mbarrier_init(static_cast<gsan_mbarrier_table*>(scratch), offset, owner, expected);
+  }
+}
+
+GSAN_API void __triton_gsan_mbarrier_arrive(gsan_global_state* globals, void* scratch, u32 offset,
+                                          u32 pred, u32 recipients, u32 count, u32, u32 publishes,
+                                          const char*, u32) {
+  Warp warp = Warp::current();
+  if (!warp.any(pred)) return;
+  mbarrier_arrive(Cta::current(globals), warp, static_cast<gsan_mbarrier_table*>(scratch), pred,
+                  offset, recipients, count, publishes);
+}
+
+GSAN_API void __triton_gsan_mbarrier_wait(gsan_global_state* globals, void* scratch, u32 offset,
+                                        u32 pred, u32 owner, u32 phase, const char*, u32) {
+  Warp warp = Warp::current();
+  if (!warp.any(pred)) return;
+  mbarrier_wait(Cta::current(globals), warp, static_cast<gsan_mbarrier_table*>(scratch), pred,
+                offset, owner, phase);
 }

@@ -16,7 +16,8 @@
 //!   cell changes by compare-and-swap only.
 //! - What cannot be checked is counted; where it may have ordered something, everything counts as
 //!   ordered from then on. A race is never invented.
-//! - Nothing waits for another CTA, so nothing hangs that would not hang without the library.
+//! - Nothing waits for another CTA, so nothing hangs that would not hang without the library. CTAs of a
+//!   cluster wait for each other where the program has them meet, and not forever.
 //! - A built library carries no module flags, which would clash with those of the kernel it is
 //!   linked into, and follows from the sources alone: `cargo xtask device --check`.
 

@@ -178,6 +178,8 @@
  * how many phases are complete.
  */
 #define GSAN_MEETING_COUNT_BITS 20u
+/* In the key of an mbarrier, the lowest bit of the owner's rank; the shared address lies below. */
+#define GSAN_MEETING_OWNER_SHIFT 24u
 
 /* Numbers in a race entry. */
 

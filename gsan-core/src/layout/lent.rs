@@ -124,6 +124,8 @@ pub mod meeting_codes {
         /// Bits of the arrivals that complete a phase. Above lie as many of the arrivals still missing, then
         /// how many phases are complete.
         pub const COUNT_BITS: u32 = 20;
+        /// In the key of an mbarrier, the lowest bit of the owner's rank; the shared address lies below.
+        pub const OWNER_SHIFT: u32 = 24;
     }
 }
 

@@ -1,18 +1,16 @@
-// The names of ptx.cuh on the host: `__atomic` builtins, and a warp of GSAN_LANES lanes: 1, or 32,
+// The names of ptx.cuh on the host: `__atomic` builtins, and warps of GSAN_LANES lanes: 1, or 32,
 // which are fibres.
 //
 // Whoever includes this says where the CTA is: `gsan::host::sm` and `gsan::host::cta_index`, per
 // host thread. With one lane, each host thread is a CTA of one thread.
 #pragma once
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #ifndef GSAN_LANES
 #define GSAN_LANES 1
-#endif
-#if GSAN_LANES > 1
-#include "gsan/fibres.h"
 #endif
 
 #define GSAN_DEVICE inline
@@ -38,23 +36,39 @@ inline thread_local Costs costs;
 
 }  // namespace gsan::host
 
+#if GSAN_LANES > 1
+#include "gsan/fibres.h"
+#endif
+
+namespace gsan::host {
+
+// An access to global memory whose result is waited for.
+inline void answer() {
+  ++costs.answers;
+#if GSAN_LANES > 1
+  Fibres::instance().access();
+#endif
+}
+
+}  // namespace gsan::host
+
 namespace gsan::ptx {
 
 template <class T>
 T load_relaxed(const T* word) {
-  ++host::costs.answers;
+  host::answer();
   return __atomic_load_n(word, __ATOMIC_RELAXED);
 }
 
 inline void load_relaxed_pair(const u64* words, u64& first, u64& second) {
-  ++host::costs.answers;
+  host::answer();
   first = __atomic_load_n(words, __ATOMIC_RELAXED);
   second = __atomic_load_n(words + 1, __ATOMIC_RELAXED);
 }
 
 template <class T>
 T load_acquire(const T* word) {
-  ++host::costs.answers;
+  host::answer();
   return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 }
 
@@ -72,24 +86,24 @@ void store_release(T* word, T value) {
 
 template <class T>
 T compare_exchange_relaxed(T* word, T expected, T desired) {
-  ++host::costs.answers;
+  host::answer();
   __atomic_compare_exchange_n(word, &expected, desired, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
   return expected;
 }
 
 template <class T>
 T add_relaxed(T* word, T value) {
-  ++host::costs.answers;
+  host::answer();
   return __atomic_fetch_add(word, value, __ATOMIC_RELAXED);
 }
 
 inline u32 or_relaxed(u32* word, u32 value) {
-  ++host::costs.answers;
+  host::answer();
   return __atomic_fetch_or(word, value, __ATOMIC_RELAXED);
 }
 
 inline u32 or_acquire(u32* word, u32 value) {
-  ++host::costs.answers;
+  host::answer();
   return __atomic_fetch_or(word, value, __ATOMIC_ACQUIRE);
 }
 
@@ -127,7 +141,7 @@ void store_relaxed_system(T* word, T value) {
 }
 
 inline void load_relaxed_system_quad(const u32* words, u32& a, u32& b, u32& c, u32& d) {
-  ++host::costs.answers;
+  host::answer();
   a = __atomic_load_n(words, __ATOMIC_RELAXED);
   b = __atomic_load_n(words + 1, __ATOMIC_RELAXED);
   c = __atomic_load_n(words + 2, __ATOMIC_RELAXED);
@@ -143,7 +157,7 @@ inline void store_relaxed_system_quad(u32* words, u32 a, u32 b, u32 c, u32 d) {
 
 template <class T>
 T exchange_relaxed_system(T* word, T value) {
-  ++host::costs.answers;
+  host::answer();
   return __atomic_exchange_n(word, value, __ATOMIC_RELAXED);
 }
 
@@ -160,7 +174,7 @@ inline void fence() {
 #if GSAN_LANES > 1
 using host::Meeting;
 inline u32 active_lanes() { return u32(host::meet(Meeting::kActive, 0, 0, 0, 1)); }
-inline u32 lane() { return host::FibreWarp::instance().lane(); }
+inline u32 lane() { return host::Fibres::instance().lane(); }
 inline u32 exchange(u32 lanes, u32 value, u32 distance) {
   return u32(host::meet(Meeting::kExchange, lanes, value, distance, value));
 }
@@ -181,7 +195,7 @@ inline u32 sum(u32 lanes, u32 value) {
 }
 inline void meet(u32 lanes) { host::meet(Meeting::kBarrier, lanes, 0, 0, 0); }
 inline void pause() {
-  if (host::FibreWarp::instance().runs()) host::FibreWarp::instance().pause();
+  if (host::Fibres::instance().runs()) host::Fibres::instance().pause();
 }
 #else
 inline u32 active_lanes() { return 1; }
@@ -192,13 +206,17 @@ inline u32 ballot(u32, bool condition) { return condition; }
 inline u32 alike(u32 lanes, u64) { return lanes; }
 inline u32 largest(u32, u32 value) { return value; }
 inline void meet(u32) {}
-inline void pause() {}
+inline void pause() { sched_yield(); }
 inline u32 sum(u32, u32 value) { return value; }
 #endif
 inline u32 sm() { return host::sm; }
 inline u64 cta_index() { return host::cta_index; }
 inline u32 thread_index() { return host::thread_index + lane(); }
+#if GSAN_LANES > 1
+inline void barrier(u32 id, u32 threads) { host::meet(Meeting::kGroup, threads, 0, id, 0); }
+#else
 inline void barrier(u32, u32) {}
+#endif
 
 inline void assertion_failed(const char* message, const char* file, u32 line) {
   fprintf(stderr, "%s:%u: Assertion `%s` failed.\n", file, line, message);

@@ -380,4 +380,13 @@ GSAN_COLD void acquire(Cta cta, Warp warp, u64 sync) {
   }
 }
 
+// Counts everything that happened so far as ordered: more than was read is merged when it is not known
+// what was.
+GSAN_COLD void acquire_everything_so_far(Cta cta, Warp warp) {
+  count(cta, warp, GSAN_LOSS_PUBLICATION_OVERRUN);
+  lock(cta, warp);
+  learn_checkpoint(cta, warp, take_checkpoint(cta.region, warp));
+  unlock(cta, warp);
+}
+
 }  // namespace gsan

@@ -104,7 +104,7 @@ void warp_begin() {
   u64 first = word();
   for (u32 lane = 0; lane < 32; ++lane) events[first + lane];
   // The other lanes call as well, without an access.
-  host::FibreWarp::instance().run(~0u, [&](u32 lane) {
+  host::Fibres::instance().run(~0u, [&](u32 lane) {
     __triton_gsan_atomic_begin_scalar(globals, &events[first + lane], lanes >> lane & 1,
                                       addresses[lane], bytes, reads, sem, scope, "", 0);
   });
@@ -119,7 +119,7 @@ void warp_end() {
   u32 lanes = u32(word());
   u32 wrote = u32(word());
   u64 first = word();
-  host::FibreWarp::instance().run(~0u, [&](u32 lane) {
+  host::Fibres::instance().run(~0u, [&](u32 lane) {
     __triton_gsan_atomic_end_scalar(&events[first + lane], lanes >> lane & 1, wrote >> lane & 1,
                                     is_rmw, sem, scope, file, line);
   });
@@ -135,15 +135,15 @@ void warp_tensor() {
   u32 lanes = u32(word());
   std::vector<u64> addresses = lane_words(~0u);
   auto function = write ? __triton_gsan_store_tensor : __triton_gsan_load_tensor;
-  host::FibreWarp::instance().run(~0u, [&](u32 lane) {
+  host::Fibres::instance().run(~0u, [&](u32 lane) {
     u64 args[2] = {addresses[lane], lanes >> lane & 1};
     function(globals, args, 1, bytes, file, line);
   });
 }
 
 void split_warps() {
-  host::FibreWarp::instance().splits = true;
-  host::FibreWarp::instance().random = u32(word());
+  host::Fibres::instance().splits = true;
+  host::Fibres::instance().random = u32(word());
 }
 #endif
 
@@ -262,6 +262,89 @@ void threads() {
     });
   }
   for (std::thread& thread : running) thread.join();
+}
+
+// A CTA of a cluster.
+struct Seat {
+  u32 sm;
+  u64 cta_index;
+};
+
+std::vector<Seat> places() {
+  std::vector<Seat> all(word());
+  for (Seat& place : all) {
+    place.sm = u32(word());
+    place.cta_index = word();
+  }
+  return all;
+}
+
+// All CTAs of a cluster meet `times` times, at the same time.
+void cluster_sync() {
+  auto globals = pointer<gsan_global_state>();
+  auto scratch = pointer<void>();
+  u64 times = word();
+  u32 seed = u32(word());
+  std::vector<Seat> ctas = places();
+  u32 count = u32(ctas.size());
+  auto sync = [=](u32 rank, u32 lane) {
+    for (u64 time = 0; time < times; ++time) {
+      __triton_gsan_cluster_barrier_sync(globals, scratch, lane == 0, count, rank, "", 0);
+    }
+  };
+#if GSAN_LANES > 1
+  std::vector<host::WarpTask> warps;
+  for (u32 rank = 0; rank < count; ++rank) {
+    Seat place = ctas[rank];
+    // Whole warps take long.
+    u32 lanes = times == 1 ? ~0u : 1;
+    warps.push_back({place.sm, place.cta_index, 0, lanes, [=](u32 lane) { sync(rank, lane); }});
+  }
+  host::Fibres& fibres = host::Fibres::instance();
+  fibres.mixes = seed != 0;
+  fibres.random = seed;
+  fibres.run(std::move(warps));
+  fibres.mixes = false;
+#else
+  (void)seed;
+  std::vector<std::thread> running;
+  for (u32 rank = 0; rank < count; ++rank) {
+    running.emplace_back([=] {
+      host::sm = ctas[rank].sm;
+      host::cta_index = ctas[rank].cta_index;
+      sync(rank, 0);
+    });
+  }
+  for (std::thread& thread : running) thread.join();
+#endif
+}
+
+// CTAs hand a granule around through an mbarrier of each, round after round, and meet now and then.
+void ring_of_mbarriers() {
+  auto globals = pointer<gsan_global_state>();
+  auto table = pointer<void>();
+  u64 data = word();
+  auto file = pointer<const char>();
+  u64 rounds = word();
+  std::vector<Seat> ctas = places();
+  u32 count = u32(ctas.size());
+  for (u32 rank = 0; rank < count; ++rank) {
+    __triton_gsan_mbarrier_init(table, 1024, 1, rank, 1, "", 0);
+  }
+  for (u64 round = 0; round < rounds; ++round) {
+    for (u32 rank = 0; rank < count; ++rank) {
+      host::sm = ctas[rank].sm;
+      host::cta_index = ctas[rank].cta_index;
+      if (round + rank != 0) {
+        u32 phase = u32(rank == 0 ? round - 1 : round) & 1;
+        __triton_gsan_mbarrier_wait(globals, table, 1024, 1, rank, phase, "", 0);
+      }
+      u64 args[2] = {data, 1};
+      __triton_gsan_store_tensor(globals, args, 1, 8, file, 1);
+      u32 next = (rank + 1) % count;
+      __triton_gsan_mbarrier_arrive(globals, table, 1024, 1, 1u << next, 1, rank, 1, "", 0);
+    }
+  }
 }
 
 // Adds the completion of a launch to a frontier, as the host does.
@@ -388,6 +471,43 @@ int main() {
         answer(host::costs.fences);
         answer(host::costs.answers);
         host::costs = {};
+        break;
+      case 23:
+        cluster_sync();
+        break;
+      case 24: {
+        auto scratch = pointer<void>();
+        __triton_gsan_mbarrier_table_init(scratch, 1, u32(word()));
+        break;
+      }
+      case 25: {
+        auto scratch = pointer<void>();
+        u32 offset = u32(word());
+        u32 owner = u32(word());
+        __triton_gsan_mbarrier_init(scratch, offset, 1, owner, u32(word()), "", 0);
+        break;
+      }
+      case 26: {
+        auto globals = pointer<gsan_global_state>();
+        auto scratch = pointer<void>();
+        u32 offset = u32(word());
+        u32 recipients = u32(word());
+        u32 count = u32(word());
+        bool publishes = word() != 0;
+        __triton_gsan_mbarrier_arrive(globals, scratch, offset, 1, recipients, count, 0, publishes,
+                                      "", 0);
+        break;
+      }
+      case 27: {
+        auto globals = pointer<gsan_global_state>();
+        auto scratch = pointer<void>();
+        u32 offset = u32(word());
+        u32 owner = u32(word());
+        __triton_gsan_mbarrier_wait(globals, scratch, offset, 1, owner, u32(word()), "", 0);
+        break;
+      }
+      case 28:
+        ring_of_mbarriers();
         break;
 #if GSAN_LANES > 1
       case 17:

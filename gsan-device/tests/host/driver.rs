@@ -310,6 +310,81 @@ impl Driver {
         self.push(22, &[])
     }
 
+    /// The CTAs of a cluster, each an SM and a position in the grid, meet `times` times. With lanes, in an
+    /// order that `seed` decides unless it is 0.
+    pub(crate) fn cluster_sync(
+        &mut self,
+        globals: u64,
+        scratch: u64,
+        (times, seed): (u64, u32),
+        ctas: &[(u32, u64)],
+    ) -> &mut Self {
+        self.push(23, &[globals, scratch, times, seed.into()]);
+        self.places(ctas)
+    }
+
+    fn places(&mut self, ctas: &[(u32, u64)]) -> &mut Self {
+        self.commands.push(ctas.len() as u64);
+        let places = ctas.iter().flat_map(|&(sm, index)| [sm.into(), index]);
+        self.commands.extend(places);
+        self
+    }
+
+    pub(crate) fn mbarrier_table_init(&mut self, table: u64, capacity: u32) -> &mut Self {
+        self.push(24, &[table, capacity.into()])
+    }
+
+    /// The mbarrier at `offset` of the CTA of rank `owner` expects `expected` arrivals.
+    pub(crate) fn mbarrier_init(
+        &mut self,
+        table: u64,
+        (offset, owner): (u32, u32),
+        expected: u32,
+    ) -> &mut Self {
+        self.push(25, &[table, offset.into(), owner.into(), expected.into()])
+    }
+
+    /// `count` arrivals at the mbarriers of the CTAs in `recipients`.
+    pub(crate) fn mbarrier_arrive(
+        &mut self,
+        globals: u64,
+        table: u64,
+        (offset, recipients): (u32, u32),
+        (count, publishes): (u32, bool),
+    ) -> &mut Self {
+        self.push(26, &[globals, table, offset.into(), recipients.into()]);
+        self.commands.extend([count.into(), u64::from(publishes)]);
+        self
+    }
+
+    /// A wait for the phase of parity `phase` has returned.
+    pub(crate) fn mbarrier_wait(
+        &mut self,
+        globals: u64,
+        table: u64,
+        (offset, owner): (u32, u32),
+        phase: u32,
+    ) -> &mut Self {
+        self.push(
+            27,
+            &[globals, table, offset.into(), owner.into(), phase.into()],
+        )
+    }
+
+    /// CTAs write to the granule at `data` one after the other, `rounds` times, handing it over through an
+    /// mbarrier each.
+    pub(crate) fn ring_of_mbarriers(
+        &mut self,
+        globals: u64,
+        table: u64,
+        (data, file): (u64, u64),
+        rounds: u64,
+        ctas: &[(u32, u64)],
+    ) -> &mut Self {
+        self.push(28, &[globals, table, data, file, rounds]);
+        self.places(ctas)
+    }
+
     /// From now on lanes are parted at random.
     pub(crate) fn split_warps(&mut self, seed: u32) -> &mut Self {
         self.push(20, &[seed.into()])

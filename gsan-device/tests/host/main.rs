@@ -4,6 +4,7 @@
 
 mod arithmetic;
 mod cells;
+mod clusters;
 mod costs;
 mod driver;
 mod launches;

@@ -438,7 +438,7 @@ impl<const S: usize> Twin<S> {
 
     /// The words of every cell, without sites and tokens, and the races: as the device has them, and as
     /// the core has. The device's are with the granule and the later CTA.
-    pub(crate) fn cells_and_races(mut self) -> [CellsAndRaces; 2] {
+    pub(crate) fn cells_and_races(&mut self) -> [CellsAndRaces; 2] {
         let o = self.global.offsets;
         let sites = self.read(STATE + u64::from(o.sites), 4 * u64::from(limits::SITES));
         let count = self.read(RING, 1);
@@ -486,6 +486,26 @@ impl<const S: usize> Twin<S> {
             _ => None,
         });
         [device, (core, races.collect())]
+    }
+
+    /// Asks how often a limit was met on device rank 0.
+    pub(crate) fn loss(&mut self, loss: Loss) -> Span {
+        let losses = STATE + offset_of!(GlobalState, losses) as u64;
+        self.read(losses + 8 * loss as u64, 1)
+    }
+
+    /// The same as [`Self::cells_and_races`], with a word that was asked for.
+    pub(crate) fn cells_races_and(mut self, word: Span) -> ([CellsAndRaces; 2], u64) {
+        let found = self.cells_and_races();
+        let answers = self.driver.answers();
+        (found, answers[word][0])
+    }
+
+    /// How many races the device told, and a word that was asked for.
+    pub(crate) fn races_and(mut self, word: Span) -> (u64, u64) {
+        let count = self.read(RING, 1);
+        let answers = self.driver.answers();
+        (answers[count][0], answers[word][0])
     }
 
     /// What a warp accesses belongs to what is compared.
@@ -622,7 +642,7 @@ fn as_both_tell(race: &Race) -> Told {
 pub(crate) type CellsAndRaces = (Vec<u64>, Vec<(Told, u64, Cta)>);
 
 /// Where answers lie.
-type Span = core::ops::Range<usize>;
+pub(crate) type Span = core::ops::Range<usize>;
 
 fn halves(words: &[u64]) -> Vec<AtomicU32> {
     let halves: &[u32] = bytemuck::cast_slice(words);
@@ -1090,7 +1110,7 @@ fn grain() -> impl Strategy<Value = Grain> {
 }
 
 /// So little that everything runs out.
-fn tight() -> impl Strategy<Value = Room> {
+pub(crate) fn tight() -> impl Strategy<Value = Room> {
     (0u32..4, 0u32..3, 0u32..4).prop_map(|(publications, snapshots, private_clocks)| Room {
         publications: 1 << publications,
         snapshots: 1 << snapshots,
