@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{ArgAction, Args, Parser, Subcommand};
 
-use crate::command::{check, completions, config, doctor, man, report};
+use crate::command::{check, completions, config, doctor, man, report, run};
 use crate::configuration;
 use crate::failure::Failure;
 
@@ -18,6 +18,7 @@ const STYLES: Styles = Styles::styled()
 
 const EXAMPLES: &str = "\
 Examples:
+  gsan run -- python train.py                a program, on its GPUs
   gsan check examples/splitk_relaxed.ptx     a race, without a GPU
   gsan report gsan-report.json --fail        a stored report; 66 if anything was found
   gsan config --init                         a gsan.toml with every key and its default
@@ -72,6 +73,7 @@ impl Shared {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Run(run::Arguments),
     Check(Box<check::Arguments>),
     Report(report::Arguments),
     Config(config::Arguments),
@@ -84,7 +86,7 @@ impl Command {
     /// Those that do not would work beside any `gsan.toml`, however broken.
     fn reads_the_configuration(&self) -> bool {
         match self {
-            Command::Check(_) | Command::Report(_) | Command::Doctor(_) => true,
+            Command::Run(_) | Command::Check(_) | Command::Report(_) | Command::Doctor(_) => true,
             Command::Config(arguments) => !arguments.writes_a_file(),
             Command::Completions(_) | Command::Man(_) => false,
         }
@@ -96,6 +98,7 @@ impl Command {
             configuration::load(shared)?;
         }
         match self {
+            Command::Run(arguments) => run::run(arguments, shared),
             Command::Check(arguments) => check::run(arguments, shared),
             Command::Report(arguments) => report::run(arguments, shared),
             Command::Config(arguments) => config::run(arguments, shared),

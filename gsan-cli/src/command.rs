@@ -6,3 +6,4 @@ pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod man;
 pub(crate) mod report;
+pub(crate) mod run;

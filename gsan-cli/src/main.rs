@@ -8,7 +8,8 @@
 //! into text and an exit code.
 //!
 //! **Invariants**
-//! - Results go to standard output, everything else to standard error.
+//! - Results go to standard output, everything else to standard error. Under `gsan run` standard output
+//!   belongs to the program.
 //! - Exit codes: 0 clean, 66 (`report.exit_code`) findings, 2 wrong usage or configuration,
 //!   1 anything else.
 //! - A failure says what was wrong, where, and what would be right ([`failure::Failure`]).

@@ -91,6 +91,23 @@ pub(crate) fn complain(text: &str) {
     let _ = writeln!(out, "{text}");
 }
 
+/// Writes a result to standard error, as it is.
+pub(crate) fn errors(text: &str) {
+    let mut out = std::io::stderr().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// How a report looks on standard error.
+pub(crate) fn look_of_errors(context_lines: u32) -> Look {
+    let choice = anstream::AutoStream::choice(&std::io::stderr());
+    let width = terminal_size::terminal_size_of(std::io::stderr());
+    Look {
+        color: choice != ColorChoice::Never,
+        width: width.map_or(Look::default().width, |(width, _)| width.0.into()),
+        context_lines,
+    }
+}
+
 /// How a report looks on standard output, or in a file.
 pub(crate) fn look(in_file: bool, context_lines: u32) -> Look {
     let color = match anstream::AutoStream::choice(&std::io::stdout()) {

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
@@ -43,9 +43,11 @@ impl Gsan {
         self
     }
 
-    /// Adds a file to the directory.
+    /// Adds a file to the directory, which may lie in others.
     pub(crate) fn file(self, name: &str, text: &str) -> Gsan {
-        fs::write(self.directory.path().join(name), text).unwrap();
+        let path = self.directory.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
         self
     }
 
@@ -53,6 +55,11 @@ impl Gsan {
     pub(crate) fn file_of(self, name: &OsStr, text: &str) -> Gsan {
         fs::write(self.directory.path().join(name), text).unwrap();
         self
+    }
+
+    /// The directory.
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
     }
 
     /// The text of a file of the directory.
@@ -108,6 +115,31 @@ impl Gsan {
             stdout: String::new(),
             stderr: String::from_utf8(output.stderr).unwrap(),
         }
+    }
+
+    /// A command that is not started yet.
+    pub(crate) fn prepared(&self, arguments: &[&str]) -> Command {
+        self.prepared_with(env!("CARGO_BIN_EXE_gsan"), arguments)
+    }
+
+    /// Another program, where `gsan` would run.
+    pub(crate) fn prepared_with(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .current_dir(self.directory.path())
+            .env_clear()
+            .envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    /// Starts a command whose output can be read.
+    pub(crate) fn start(&self, arguments: &[&str]) -> Child {
+        self.prepared(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
     }
 
     fn command(&self, arguments: &[&OsStr]) -> Command {
