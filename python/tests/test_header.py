@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from ctypes import Array, Structure, c_char_p, c_int, c_size_t, c_uint8, c_uint32, c_uint64
+from ctypes import Array, c_char_p, c_int, c_size_t, c_uint8, c_uint32, c_uint64
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gsan import _native
@@ -12,7 +13,7 @@ from gsan import _native
 INTERFACE = Path(__file__).parents[2] / "gsan-ffi" / "abi" / f"{_native.ABI_VERSION}.txt"
 
 #: Structures by their names in C.
-STRUCTURES = {
+STRUCTURES: dict[str, Any] = {
     "gsan_config": _native.Config,
     "gsan_allocation": _native.Allocation,
     "gsan_shared_allocation": _native.SharedAllocation,
@@ -41,28 +42,28 @@ def lines() -> list[str]:
     return INTERFACE.read_text().splitlines()
 
 
-def shape(kind: type) -> tuple[object, list[int]]:
+def shape(kind: Any) -> tuple[Any, list[int]]:
     """The innermost type of an array, and its lengths."""
-    lengths = []
+    lengths: list[int] = []
     while issubclass(kind, Array):
         lengths.append(kind._length_)
         kind = kind._type_
     return kind, lengths
 
 
-def fields_of_c(text: str) -> list[tuple[str, object, list[int]]]:
-    fields: list[tuple[str, object, list[int]]] = []
+def fields_of_c(text: str) -> list[tuple[str, Any, list[int]]]:
+    fields: list[tuple[str, Any, list[int]]] = []
     for declaration in filter(None, (part.strip() for part in text.split(";"))):
         match = re.fullmatch(r"(?:const )?(?:struct )?(\w+) (\*?)(\w+)((?:\[\d+\])*)", declaration)
         assert match, declaration
         kind, is_pointer, name, lengths = match.groups()
-        wanted: object = "pointer" if is_pointer else TYPES.get(kind) or STRUCTURES[kind]
+        wanted: Any = "pointer" if is_pointer else TYPES.get(kind) or STRUCTURES[kind]
         fields.append((name, wanted, [int(length) for length in re.findall(r"\d+", lengths)]))
     return fields
 
 
-def fields_of_python(structure: type[Structure]) -> list[tuple[str, object, list[int]]]:
-    fields: list[tuple[str, object, list[int]]] = []
+def fields_of_python(structure: Any) -> list[tuple[str, Any, list[int]]]:
+    fields: list[tuple[str, Any, list[int]]] = []
     for name, kind, *_ in structure._fields_:
         inner, lengths = shape(kind)
         if inner is c_char_p or hasattr(inner, "contents"):
