@@ -987,6 +987,11 @@ enum gsan_status gsan_capture_ended(int device,
                                     struct gsan_graph **graph);
 
 /**
+ * A capture has ended, and there is no graph of it: it was invalidated, or its graph thrown away.
+ */
+enum gsan_status gsan_capture_abandoned(int device, uint64_t capture_id);
+
+/**
  * Begins a replay of a graph. From here to gsan_replay_end() the stream is this thread's; in between the
  * program launches the graph.
  */
@@ -1162,20 +1167,22 @@ enum gsan_status gsan_rendezvous_exchange(struct gsan_rendezvous *rendezvous,
 void gsan_rendezvous_close(struct gsan_rendezvous *rendezvous);
 
 /**
- * How many distinct races were found, and how many possible ones. Either may be null.
+ * How many distinct races were found, wrong uses of write-once memory among them, and how many possible
+ * races. Either may be null.
  */
-enum gsan_status gsan_race_count(uint64_t *races, uint64_t *possible);
+enum gsan_status gsan_race_count(uint64_t *races,
+                                 uint64_t *possible);
 
 /**
- * Calls back with each distinct race, the possible ones last, until the callback returns other than 0.
+ * Calls back with each distinct race, then with wrong uses of write-once memory, then with possible
+ * races, until the callback returns other than 0.
  */
-enum gsan_status gsan_races(gsan_race_visitor callback,
-                            void *user);
+enum gsan_status gsan_races(gsan_race_visitor callback, void *user);
 
 /**
- * Calls back with each distinct race when it is first seen, from a thread of GSan; null: no more. When
- * this returns, the callback from before is not running and will not run any more, unless it is the
- * callback itself that calls.
+ * Calls back with each distinct race when it is first seen, from whichever thread takes it in; null: no
+ * more. When this returns, the callback from before is not running and will not run any more, unless
+ * it is the callback itself that calls. The callback must not wait for a thread that calls GSan.
  */
 enum gsan_status gsan_on_race(gsan_race_callback callback,
                               void *user);
@@ -1202,8 +1209,8 @@ enum gsan_status gsan_report(const char *format, char *text, size_t *bytes);
 enum gsan_status gsan_write_report(const char *format, const char *path);
 
 /**
- * Takes in what was found and writes this process's part of the report, as the configuration says. Done
- * at exit, too; may be called again.
+ * Takes in what was found and, unless `gsan run` does so, writes the files that the configuration asks
+ * for. Done at exit, too; may be called again.
  */
 enum gsan_status gsan_finish(void);
 

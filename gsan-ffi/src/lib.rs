@@ -34,6 +34,7 @@ pub mod functions;
 mod handles;
 mod session;
 mod status;
+mod told;
 pub mod types;
 
 pub use functions::*;

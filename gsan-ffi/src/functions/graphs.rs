@@ -87,9 +87,10 @@ pub unsafe extern "C" fn gsan_capture_id(
 ) -> gsan_status {
     status(|| {
         // SAFETY: C says that it points to what it should.
-        let _id = unsafe { output(id, "id") }?;
-        let _ = (device, stream);
-        Err(Failure::not_yet())
+        let id = unsafe { output(id, "id") }?;
+        let (session, device) = session_with("gsan_capture_id", device)?;
+        id.set(session.capture_id(device, number(stream))?);
+        Ok(())
     })
 }
 
@@ -103,9 +104,26 @@ pub unsafe extern "C" fn gsan_capture_ended(
 ) -> gsan_status {
     status(|| {
         // SAFETY: C says that it points to what it should.
-        let _graph = unsafe { output(graph, "graph") }?;
-        let _ = (device, capture_id);
-        Err(Failure::not_yet())
+        let graph = unsafe { output(graph, "graph") }?;
+        let (session, _) = session_with("gsan_capture_ended", device)?;
+        let captured = session.capture_ended(capture_id)?.ok_or_else(|| {
+            Failure::new(
+                gsan_status::GSAN_NOT_FOUND,
+                format!("nothing that GSan was told of was captured by capture {capture_id}"),
+            )
+        })?;
+        graph.set(handles::insert(captured));
+        Ok(())
+    })
+}
+
+/// A capture has ended, and there is no graph of it: it was invalidated, or its graph thrown away.
+#[unsafe(no_mangle)]
+pub extern "C" fn gsan_capture_abandoned(device: c_int, capture_id: u64) -> gsan_status {
+    status(|| {
+        let (session, _) = session_with("gsan_capture_abandoned", device)?;
+        session.capture_abandoned(capture_id);
+        Ok(())
     })
 }
 

@@ -12,6 +12,7 @@ use crate::call::status;
 use crate::functions::ordering::kernel_launch;
 use crate::session::{number, session, session_with};
 use crate::status::{Failure, gsan_status};
+use crate::told::User;
 use crate::types::*;
 
 /// The CTA whose callback this thread is in.
@@ -28,21 +29,6 @@ thread_local! {
 
 /// Never used again, so a CTA that is over is not taken for another one.
 static NEXT: AtomicUsize = AtomicUsize::new(1);
-
-/// What a program gave with its kernel.
-#[derive(Clone, Copy)]
-struct User(*mut c_void);
-
-// SAFETY: it is a number here, which is handed back to the program.
-unsafe impl Send for User {}
-// SAFETY: the same.
-unsafe impl Sync for User {}
-
-impl User {
-    fn pointer(self) -> *mut c_void {
-        self.0
-    }
-}
 
 /// Does `call` with the CTA of this thread, which `handle` must be.
 fn with_cta<T>(
@@ -137,7 +123,7 @@ pub unsafe extern "C" fn gsan_host_launch(
         // SAFETY: C says that it points to what it should.
         let launch = unsafe { kernel_launch(info) }?;
         let kernel = kernel.ok_or_else(|| Failure::invalid("kernel is null"))?;
-        let user = User(user);
+        let user = User::new(user);
         let (session, device) = session_with("gsan_host_launch", device)?;
         let body = move |cta: &HostCta<'_>, index: [u32; 3]| {
             let handle = NEXT.fetch_add(1, Relaxed) << 4;
