@@ -225,6 +225,13 @@ impl Allocator {
         slots.find(address).ok().map(|live| live.allocation)
     }
 
+    /// Whether `address` lies in managed memory that was freed and waits for its stream, which may still
+    /// use it.
+    pub fn is_leaving(&self, address: u64) -> bool {
+        let slots = self.inner.slots();
+        matches!(slots.find(address), Err(Error::AlreadyFreed { .. }))
+    }
+
     /// All live allocations, by address. Others wait while the list is made.
     pub fn live(&self) -> Vec<Allocation> {
         let mut live: Vec<_> = {

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use gsan_vmm::Allocator;
 use gsan_vmm::backend::host::HostBackend;
+use gsan_vmm::backend::{Backend, Device};
+use gsan_vmm::{Allocator, STATE_RANKS, STATE_STRIDE};
 
 use super::baton::Baton;
 use super::cta::HostCta;
@@ -71,6 +72,24 @@ impl Surroundings {
             given_up: AtomicU64::new(0),
             panicked: AtomicU64::new(0),
         }
+    }
+
+    /// Whether a range lies in memory that the program has freed, and that a stream may still use: it is
+    /// freed in the stream's order.
+    pub(super) fn may_be_freed(&self, address: u64, bytes: usize) -> bool {
+        let allocator = &self.allocator;
+        let states = allocator.state_base();
+        let end = states + u64::from(STATE_RANKS) * STATE_STRIDE;
+        let leaving = allocator.is_leaving(address);
+        // Memory without shadow lies outside of both reservations, and nobody keeps a list of what was freed.
+        let apart = !allocator.space().contains(address) && !(states..end).contains(&address);
+        let mut byte = [0];
+        let mut is_mapped = |address| self.backend.read(Device(0), address, &mut byte).is_ok();
+        let last = address.checked_add(bytes as u64 - 1);
+        (leaving || apart)
+            && [Some(address), last]
+                .into_iter()
+                .all(|at| at.is_some_and(&mut is_mapped))
     }
 }
 

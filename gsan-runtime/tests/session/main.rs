@@ -5,3 +5,6 @@
 mod kernels;
 mod machine;
 mod races;
+mod refusals;
+mod sharing;
+mod threads;

@@ -1,0 +1,240 @@
+//! The process's one session. Each test has a process of its own (`cargo nextest`).
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::sync::{Arc, Mutex};
+
+use gsan_runtime::host::HostCta;
+use gsan_runtime::process;
+use gsan_runtime::session::KernelLaunch;
+use gsan_runtime::telling::News;
+use gsan_runtime::{Kind, Session};
+use gsan_vmm::backend::Device;
+
+const GPU: Device = Device(0);
+
+const SMALL: &str = r#"
+[topology]
+backend = "host"
+[shadow]
+reserve = "1GiB"
+[clock]
+publications = 1024
+snapshot_memory = "4MiB"
+private_memory = "4MiB"
+"#;
+
+fn configure(more: &str) {
+    for text in [SMALL, more] {
+        process::configure(text, "test").unwrap();
+    }
+}
+
+/// Two CTAs that write the same word, at a line of their own.
+fn race(session: &Session, kernel: &'static str, line: u32) {
+    let memory = session.allocate(4096, GPU, 0).unwrap();
+    let launch = KernelLaunch {
+        kernel,
+        grid: [2, 1, 1],
+        block: [1, 1, 1],
+        ..KernelLaunch::default()
+    };
+    let body = move |cta: &HostCta<'_>, _: [u32; 3]| {
+        cta.write(memory, &[0; 4], c"race.cu", line).unwrap();
+    };
+    session.launch_on_host(GPU, 0, &launch, body).unwrap();
+    session.stream_synchronized(GPU, 0).unwrap();
+    session.free(memory, 4096, GPU, 0).unwrap();
+}
+
+#[test]
+fn the_configuration_is_fixed_at_first_use_and_free_after_a_reset() {
+    configure("[launch]\nslots_per_sm = 3\n");
+    assert!(!process::is_frozen());
+    assert!(process::running().is_none());
+    let text = process::configuration().unwrap();
+    assert!(text.contains("slots_per_sm = 3"), "{text}");
+    let session = Session::get_or_start("gsanMalloc").unwrap();
+    assert!(process::is_frozen());
+    let error = process::configure("[sampling]\nseed = 3\n", "test").unwrap_err();
+    assert_eq!(error.kind(), Kind::Frozen);
+    assert!(error.to_string().contains("gsanMalloc"), "{error}");
+    assert!(Arc::ptr_eq(
+        &session,
+        &Session::get_or_start("again").unwrap()
+    ));
+
+    let memory = session.allocate(100, GPU, 0).unwrap();
+    let error = process::reset().unwrap_err();
+    assert_eq!(error.kind(), Kind::Live);
+    assert!(
+        error
+            .to_string()
+            .contains("1 allocations are live, 100 bytes"),
+        "{error}"
+    );
+    session.free(memory, 100, GPU, 0).unwrap();
+    let graph = session.begin_graph(GPU).unwrap().finish().unwrap();
+    let error = process::reset().unwrap_err();
+    assert_eq!(error.kind(), Kind::Live);
+    assert!(error.to_string().contains("graphs"), "{error}");
+    assert!(process::is_frozen());
+    graph.close().unwrap();
+    drop(graph);
+
+    race(&session, "first", 1);
+    drop(session);
+    process::reset().unwrap();
+    assert!(!process::is_frozen());
+    let text = process::configuration().unwrap();
+    assert!(text.contains("slots_per_sm = 16"), "{text}");
+    // What was found stays found.
+    assert_eq!(process::race_count().unwrap(), (1, 0));
+
+    configure("[shadow]\nrecords = 2\n");
+    let session = Session::get_or_start("test").unwrap();
+    assert_eq!(session.allocator().space().records().count(), 2);
+    race(&session, "second", 2);
+    assert_eq!(process::race_count().unwrap(), (2, 0));
+    let report = process::report().unwrap();
+    let kernels = report
+        .races
+        .iter()
+        .map(|race| race.later.who.kernel.as_deref());
+    assert_eq!(kernels.collect::<Vec<_>>(), [Some("first"), Some("second")]);
+    assert_eq!(report.summary.launches, 2);
+    process::forget_races().unwrap();
+    assert_eq!(process::race_count().unwrap(), (0, 0));
+    race(&session, "third", 3);
+    assert_eq!(process::race_count().unwrap(), (1, 0));
+}
+
+#[test]
+fn a_wrong_configuration_is_refused_and_changes_nothing() {
+    configure("");
+    for (text, word) in [
+        ("[shadow]\nrecrds = 4\n", "shadow.records"),
+        ("[shadow]\nrecords = 3\n", "2 or 4"),
+        ("[sampling]\nseed = 1\n[launch]\nslots_per_sm = 99\n", "32"),
+        (
+            "[topology]\nnum_devices = 1\ndevice_ranks = { 0 = 1 }\n",
+            "topology.num_devices",
+        ),
+        ("this is no TOML", "TOML"),
+    ] {
+        let error = process::configure(text, "gsan_configure").unwrap_err();
+        assert_eq!(error.kind(), Kind::InvalidArgument);
+        let said = error.to_string();
+        assert!(said.contains(word), "{said}");
+        assert!(said.contains("gsan_configure"), "{said}");
+    }
+    let text = process::configuration().unwrap();
+    assert!(
+        text.contains("records = 4") && text.contains("seed = 0 "),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_session_that_cannot_start_leaves_the_configuration_free() {
+    configure("[topology]\ndevice_ranks = { 0 = 3 }\n[clock]\nsnapshot_memory = \"1000MiB\"\n");
+    let error = Session::get_or_start("test").err().unwrap();
+    assert_eq!(error.kind(), Kind::InvalidArgument);
+    assert!(!process::is_frozen());
+    configure("");
+    Session::get_or_start("test").unwrap();
+}
+
+#[test]
+fn each_race_is_told_once_from_a_thread_of_its_own() {
+    configure("");
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let tell = Arc::clone(&told);
+    let here = std::thread::current().id();
+    process::on_race(Some(Arc::new(move |news: &News| {
+        let News::Race(race) = news else {
+            panic!("{news:?}");
+        };
+        let line = race.later.place.as_ref().unwrap().line;
+        // A callback may ask for more.
+        let _ = process::is_frozen();
+        tell.lock()
+            .unwrap()
+            .push((line, std::thread::current().id() == here));
+    })));
+    let session = Session::get_or_start("test").unwrap();
+    for line in [7, 8, 7, 7] {
+        race(&session, "again", line);
+    }
+    let start = std::time::Instant::now();
+    while told.lock().unwrap().len() < 2 && start.elapsed().as_secs() < 20 {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    let mut lines = told.lock().unwrap().clone();
+    lines.sort_unstable();
+    assert_eq!(lines, [(7, false), (8, false)]);
+    process::on_race(None);
+    race(&session, "again", 9);
+    process::drain().unwrap();
+    assert_eq!(told.lock().unwrap().len(), 2);
+    assert_eq!(process::race_count().unwrap(), (3, 0));
+}
+
+#[test]
+fn what_was_found_is_written_as_the_configuration_says() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("report.json");
+    let formats = "formats = [\"json\", \"sarif\"]";
+    configure(&format!(
+        "[report]\n{formats}\npath = \"{}\"\n",
+        path.display()
+    ));
+    let session = Session::get_or_start("test").unwrap();
+    race(&session, "writes", 5);
+    process::finish().unwrap();
+    let stored = gsan_report::json::read(&std::fs::read(&path).unwrap()).unwrap();
+    assert_eq!(stored.races.len(), 1);
+    assert!(
+        std::fs::read(path.with_extension("sarif"))
+            .unwrap()
+            .starts_with(b"{")
+    );
+    // It may be called again.
+    race(&session, "writes", 6);
+    process::finish().unwrap();
+    let stored = gsan_report::json::read(&std::fs::read(&path).unwrap()).unwrap();
+    assert_eq!(stored.races.len(), 2);
+    drop(directory);
+    let error = process::finish().unwrap_err();
+    assert_eq!(error.kind(), Kind::Io);
+    assert!(error.to_string().contains("report.json"), "{error}");
+}
+
+#[test]
+#[allow(unsafe_code, reason = "a process is forked")]
+fn a_forked_child_leaves_its_parents_session_alone() {
+    configure("");
+    let session = Session::get_or_start("test").unwrap();
+    race(&session, "parent", 1);
+    // SAFETY: the child calls what does not lock, and ends at once.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let refused = |kind| kind == Kind::Unsupported;
+        let all = process::is_detached()
+            && !process::is_frozen()
+            && process::running().is_none()
+            && Session::get_or_start("child").is_err_and(|error| refused(error.kind()))
+            && process::report().is_err_and(|error| refused(error.kind()))
+            && process::reset().is_err_and(|error| refused(error.kind()))
+            && process::finish().is_err_and(|error| refused(error.kind()));
+        // SAFETY: it takes no argument that could be wrong.
+        unsafe { libc::_exit(if all { 0 } else { 1 }) };
+    }
+    let mut status = 0;
+    // SAFETY: the pointer is valid.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0);
+    assert!(!process::is_detached());
+    race(&session, "parent", 2);
+    assert_eq!(process::race_count().unwrap(), (2, 0));
+}
