@@ -323,11 +323,21 @@ fn assert_all_told(gsan: &Gsan, run: &Run, processes: u64, least: usize) {
     );
 }
 
-const MANY: [&str; 4] = [
+const MANY: [&str; 14] = [
     "-c",
     "report.limit=20000",
     "-c",
     "report.formats=human,json",
+    "-c",
+    "topology.backend=host",
+    "-c",
+    "shadow.reserve=1GiB",
+    "-c",
+    "clock.publications=1024",
+    "-c",
+    "clock.snapshot_memory=4MiB",
+    "-c",
+    "clock.private_memory=4MiB",
 ];
 
 #[test]
@@ -340,10 +350,28 @@ fn races_of_a_process_that_is_killed_are_printed_and_written() {
 }
 
 #[test]
-fn races_of_eight_processes_that_are_killed_are_printed_and_written() {
+fn races_of_kernels_of_a_process_that_is_killed_are_printed_and_written() {
     for death in ["SIGKILL", "SIGSEGV", "abort", "_exit"] {
         let gsan = gsan();
-        let run = run_program(&gsan, &MANY, &format!("eight {death}"));
+        let run = run_program(&gsan, &MANY, &format!("launch {death}"));
+        assert_all_told(&gsan, &run, 1, 5000);
+    }
+}
+
+#[test]
+fn races_of_kernels_of_eight_processes_that_are_killed_are_printed_and_written() {
+    let gsan = gsan();
+    let run = run_program(&gsan, &MANY, "eight launch SIGKILL");
+    assert_all_told(&gsan, &run, 8, 5000);
+}
+
+#[test]
+fn races_of_eight_processes_that_are_killed_are_printed_and_written() {
+    let deaths = ["SIGKILL", "SIGSEGV", "abort", "_exit"];
+    let long = std::env::var_os("GSAN_LONG").is_some();
+    for death in &deaths[..if long { deaths.len() } else { 1 }] {
+        let gsan = gsan();
+        let run = run_program(&gsan, &MANY, &format!("eight die {death}"));
         // The one that starts them has no part.
         assert_all_told(&gsan, &run, 8, 5000);
     }

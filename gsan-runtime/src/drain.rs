@@ -106,6 +106,7 @@ impl Drainer {
         if !core.closed {
             core.follower.sum_up(&mut builder);
         }
+        builder.summary().processes = 1;
         builder.finish()
     }
 

@@ -69,7 +69,9 @@ impl Findings {
 
     /// What was found in sessions that are closed, and taken in of those that are not.
     pub fn report(&self) -> Report {
-        self.builder().clone().finish()
+        let mut builder = self.builder().clone();
+        builder.summary().processes = 1;
+        builder.finish()
     }
 }
 

@@ -5,6 +5,8 @@
 //!   the host's own memory. Allocations, streams, launches, events, graphs and groups go through it;
 //! - the process's one session ([`process`]): how it is configured, started, reset and finished, and what
 //!   becomes of it in a forked child;
+//! - the process's part of a report ([`part`]), which outlives it, how its race ring is drained ([`drain`]),
+//!   and how the parts of a run's processes become one report ([`run`]);
 //! - kernels as functions of the host ([`host`]), which show races without a GPU.
 //!
 //! # Must never know

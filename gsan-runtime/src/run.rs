@@ -1,7 +1,7 @@
 //! The processes of a run, as `gsan run` sees them: their parts, read while they run and after they
 //! are gone, become one report.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use gsan_config::pattern::Suppression;
@@ -158,12 +158,18 @@ impl Run {
         });
     }
 
+    /// The processes that left parts: one whose session was reset has left several.
+    fn processes(&self) -> BTreeSet<(u32, u64)> {
+        let process = |member: &Member| member.follower.reader().process();
+        self.parts.values().map(process).collect()
+    }
+
     /// What is going on.
     pub fn status(&self) -> Status {
         let launches = |member: &Member| member.follower.reader().checked().launches;
         let report = self.builder.so_far();
         Status {
-            processes: self.parts.len(),
+            processes: self.processes().len(),
             launches: self.parts.values().map(launches).sum(),
             findings: report.races.len() + report.faults.len() + report.possible_races.len(),
         }
@@ -187,6 +193,7 @@ impl Run {
         for member in self.parts.values() {
             member.follower.sum_up(&mut self.builder);
         }
+        self.builder.summary().processes = self.processes().len() as u64;
         let heard = !self.parts.is_empty() || !self.builder.so_far().unchecked.is_empty();
         if !heard {
             self.builder.unchecked(Unchecked {

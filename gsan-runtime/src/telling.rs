@@ -206,13 +206,13 @@ impl Follower {
         }
     }
 
-    /// What the process has checked and lost, into the report, once and at the end.
+    /// What the process has checked and lost, into the report, once and at the end. That it is a process
+    /// is not counted: one may have had several parts.
     pub(crate) fn sum_up(&self, builder: &mut Builder) {
         let checked = self.reader.checked();
         builder.losses(&checked.losses);
         let summary = builder.summary();
         summary.merge(model::Summary {
-            processes: 1,
             launches: checked.launches,
             accesses: checked.accesses,
             covered_bytes: checked.covered_bytes,

@@ -11,10 +11,15 @@ use bytemuck::Zeroable;
 use gsan_core::ids::{DeviceRank, SiteId};
 use gsan_core::launch_log::LaunchRecord;
 use gsan_core::layout::{RaceEntry, RaceSide, race_codes};
+use gsan_core::scope::{Order, Scope};
+use gsan_runtime::Session;
 use gsan_runtime::drain::Drainer;
 use gsan_runtime::findings::Findings;
+use gsan_runtime::host::{AtomicOperation, HostCta};
 use gsan_runtime::part::{Checked, Part};
 use gsan_runtime::run_directory;
+use gsan_runtime::session::KernelLaunch;
+use gsan_vmm::backend::Device;
 use rustix::process::{Signal, getpid, kill_process};
 
 /// The source of the kernel whose races are told.
@@ -113,9 +118,9 @@ fn run(deed: &str) -> i32 {
             });
         }
         "die" => tell_until_death(argument),
+        "launch" => launch_until_death(argument),
         "eight" => {
-            let deed = format!("die {argument}");
-            let children: Vec<Child> = (0..8).map(|_| child(&deed)).collect();
+            let children: Vec<Child> = (0..8).map(|_| child(argument)).collect();
             children.into_iter().for_each(|mut child| {
                 assert!(!child.wait().unwrap().success());
             });
@@ -238,6 +243,52 @@ fn tell_until_death(death: &str) {
         std::os::unix::fs::FileExt::write_all_at(&note, &told.to_le_bytes(), 0).unwrap();
     }
 }
+
+/// The same with a session, on the host's memory: a CTA reads what another one has written, each granule
+/// from another pair of lines, and dies in the middle.
+fn launch_until_death(death: &str) {
+    let session = Session::get_or_start("a test").unwrap();
+    let memory = session.allocate(80_000 + 64, GPU, 0).unwrap();
+    let note = format!("{NOTES}{}", std::process::id());
+    let note = std::fs::File::create(note).unwrap();
+    let death = death.to_owned();
+    let info = KernelLaunch {
+        kernel: "splitk",
+        grid: [2, 1, 1],
+        block: [1, 1, 1],
+        ..KernelLaunch::default()
+    };
+    let flag = memory + 80_000;
+    let body = move |cta: &HostCta<'_>, [x, ..]: [u32; 3]| {
+        let atomic = |operation| {
+            let (order, scope) = (Order::Relaxed, Scope::Gpu);
+            cta.atomic(operation, flag, 4, 1, 0, order, scope, FILE, 1000)
+                .unwrap()
+        };
+        for number in 0..10_000u32 {
+            let address = memory + 8 * u64::from(number);
+            if x == 0 {
+                let line = 1 + number / LINES;
+                cta.write(address, &[1; 8], FILE, line).unwrap();
+                continue;
+            }
+            while number == 0 && atomic(AtomicOperation::Load) == 0 {}
+            if number == 5000 + std::process::id() % 1000 {
+                die(&death);
+            }
+            let line = 1 + LINES + number % LINES;
+            cta.read(address, &mut [0; 8], FILE, line).unwrap();
+            let told = u64::from(number) + 1;
+            std::os::unix::fs::FileExt::write_all_at(&note, &told.to_le_bytes(), 0).unwrap();
+        }
+        atomic(AtomicOperation::Store);
+    };
+    session.launch_on_host(GPU, 0, &info, body).unwrap();
+    session.settle().unwrap();
+}
+
+const FILE: &std::ffi::CStr = c"kernel.py";
+const GPU: Device = Device(0);
 
 /// How many races each process that died had told, as they noted in `directory`.
 pub(crate) fn noted(directory: &Path) -> Vec<u64> {

@@ -139,6 +139,11 @@ impl PartReader {
         self.header.pid as u32
     }
 
+    /// What tells the process from all others: its number, and when it started.
+    pub(crate) const fn process(&self) -> (u32, u64) {
+        (self.pid(), self.header.start_time)
+    }
+
     /// The command line of the process, as far as it was kept.
     pub fn command(&self) -> Vec<String> {
         let section = self.header.command;
