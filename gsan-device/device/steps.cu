@@ -50,7 +50,8 @@ GSAN_DEVICE bool await(const gsan_step& step) {
 
 static __attribute__((shared)) u32 stopped;
 
-extern "C" __attribute__((global)) void gsan_steps(const gsan_step* steps, u32 count) {
+// As many registers as that many threads have.
+extern "C" __attribute__((global, launch_bounds(kThreads))) void gsan_steps(const gsan_step* steps, u32 count) {
   if (thread() == 0) stopped = 0;
   ptx::barrier(0, kThreads);
   for (u32 index = 0; index < count; ++index) {
@@ -83,10 +84,12 @@ extern "C" __attribute__((global)) void gsan_steps(const gsan_step* steps, u32 c
         break;
       case GSAN_STEP_AWAIT:
         if (thread() == 0 && !await(step)) stopped = 1;
+        ptx::barrier(0, kThreads);
+        // All look before the barrier below, and nobody writes before it: all leave together.
+        if (stopped != 0) return;
         break;
     }
     ptx::fence_system();
     ptx::barrier(0, kThreads);
-    if (stopped != 0) return;
   }
 }

@@ -18,6 +18,9 @@ use super::{Kernels, Step};
 /// Bytes of a buffer, unless a list of steps needs more.
 const BUFFER: u64 = 16 << 10;
 
+/// How many buffers are asked whether they are free before another one is made.
+const MOST_ASKED: usize = 8;
+
 const STEP_WORDS: usize = size_of::<layout::Step>() / 8;
 
 /// Steps as a kernel, given to the streams of a [`CudaBackend`].
@@ -61,13 +64,16 @@ impl CudaKernels {
     /// A buffer that no kernel reads any more.
     fn buffer(&self, bytes: u64) -> Result<Pinned> {
         let mut buffers = self.buffers();
-        if let Some((fence, buffer)) = buffers.front()
-            && buffer.bytes() >= bytes
-            && self.backend.passed(*fence)?
-            && let Some((fence, buffer)) = buffers.pop_front()
-        {
-            self.backend.forget(fence);
-            return Ok(buffer);
+        // One stream that waits for long must not keep the buffers of the others.
+        for _ in 0..buffers.len().min(MOST_ASKED) {
+            let Some((fence, buffer)) = buffers.pop_front() else {
+                break;
+            };
+            if buffer.bytes() >= bytes && self.backend.passed(fence) == Ok(true) {
+                self.backend.forget(fence);
+                return Ok(buffer);
+            }
+            buffers.push_back((fence, buffer));
         }
         drop(buffers);
         self.backend.pin(bytes.max(BUFFER))
@@ -127,8 +133,10 @@ impl Kernels for CudaKernels {
                 Ok(())
             }
             Err(error) => {
+                // The kernel was given to the stream and reads it.
                 std::mem::forget(buffer);
-                Err(error)
+                tracing::warn!(%error, "memory for steps stays pinned");
+                Ok(())
             }
         }
     }
