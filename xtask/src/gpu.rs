@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
+use gsan_core::address::Records;
 use gsan_device::{StateMemory, Variant};
 use serde::Deserialize;
 
@@ -17,7 +18,7 @@ const MOST_BYTES: u64 = 32 << 20;
 /// Run the tests that need a GPU; without a driver each says so and passes
 ///
 /// They are the test targets named `gpu` of all packages, and the kernels that those of gsan-device
-/// run, which clang 19 compiles.
+/// and gsan-sync run, which clang 19 compiles.
 #[derive(clap::Args)]
 pub(crate) struct TestGpu {
     /// Make a folder of stripped binaries (the tests, and `gsan`), a run.sh that needs no cargo, the
@@ -101,7 +102,10 @@ fn bundle(folder: &Path) -> Result<()> {
         let binary = build(&package.name, &test, "gpu")?;
         bytes += strip(&binary, &folder.join(format!("{}.test", package.name)))?;
     }
-    bytes += compile_kernels(&folder.join("kernels"))?;
+    let kernels = folder.join("kernels");
+    bytes += compile_kernels("gsan-device", &Variant::ALL, &kernels)?;
+    let one = Variant::new(StateMemory::Shared, Records::Four);
+    bytes += compile_kernels("gsan-sync", &[one], &kernels)?;
     let gsan = build("gsan-cli", &["build", "--bin"], "gsan")?;
     bytes += strip(&gsan, &folder.join("gsan"))?;
     bytes += python(folder)?;
@@ -170,20 +174,20 @@ fn copy_tracked(from: &str, to: &Path) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Compiles the kernels of gsan-device's tests to PTX, with each variant of the library, and returns
-/// the size of all.
-fn compile_kernels(folder: &Path) -> Result<u64> {
+/// Compiles the kernels of a crate's tests to PTX, with each of the variants of the library, and
+/// returns the size of all.
+fn compile_kernels(package: &str, variants: &[Variant], folder: &Path) -> Result<u64> {
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let folder = fs::canonicalize(folder)?;
-    let sources = Path::new("gsan-device/tests/gpu/kernels");
+    let sources = Path::new(package).join("tests/gpu/kernels");
     let mut bytes = 0;
-    for entry in fs::read_dir(root().join(sources))? {
+    for entry in fs::read_dir(root().join(&sources))? {
         let source = sources.join(entry?.file_name());
         if source.extension().is_none_or(|extension| extension != "cu") {
             continue;
         }
         let name = source.file_stem().unwrap_or_default().to_string_lossy();
-        for variant in Variant::ALL {
+        for &variant in variants {
             if variant.state == StateMemory::BySm && name != BY_SM {
                 continue;
             }

@@ -1,8 +1,6 @@
 //! The ordering's own kernel on a GPU, against the function that does the same on the host backend.
 //! Without a driver each test says so and passes.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

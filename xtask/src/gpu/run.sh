@@ -2,7 +2,8 @@
 # Says what of this machine works (`gsan doctor`), then runs every GPU test beside this script, each
 # in a process and with a time limit of its own, and prints one line for each: what came of it,
 # seconds, the test, and what the test had to say.
-# Exit code 1 if one failed. An argument is a part of the names of the tests to run.
+# Exit code 1 if one failed. An argument is a part of the names of the tests to run, which begin with
+# the crate's: `./run.sh gsan-sync` or `./run.sh 'gsan-sync capture'`.
 cd "$(dirname "$0")" || exit 1
 log=$(mktemp) && failures=$(mktemp) || exit 1
 trap 'rm -f "$log" "$failures"' EXIT
@@ -15,7 +16,8 @@ printf '\n%-8s %4s  %s\n' RESULT SEC TEST
 for binary in ./*.test; do
     crate=$(basename "$binary" .test)
     "$binary" --list --format terse >"$log" 2>&1 || { cat "$log"; exit 1; }
-    for test in $(sed -n 's/: test$//p' "$log" | grep -F -e "${1:-}"); do
+    for test in $(sed -n "s/^\(.*\): test\$/$crate \1/p" "$log" | grep -F -e "${1:-}" |
+        sed "s/^$crate //"); do
         start=$(date +%s)
         timeout 300 "$binary" --exact "$test" --nocapture >"$log" 2>&1
         code=$?
