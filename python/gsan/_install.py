@@ -119,6 +119,8 @@ def _is_library_there() -> bool:
 
 def _plug_into_triton(triton: ModuleType) -> None:
     if not _is_library_there():
+        # `gsan run` asked for instrumentation; Triton's own runtime is not what was meant.
+        _leave_alone(triton)
         return
     from ._plugin import compiling, launching
 
@@ -164,6 +166,15 @@ def _instrument(triton: Any) -> None:
     modes = [mode.strip() for mode in compilation.instrumentation_mode.split(",") if mode.strip()]
     if "gsan" not in modes:
         compilation.instrumentation_mode = ",".join([*modes, "gsan"])
+
+
+def _leave_alone(triton: Any) -> None:
+    """Instruments no kernels, if Triton is far enough to have been told to."""
+    compilation = getattr(getattr(triton, "knobs", None), "compilation", None)
+    mode = getattr(compilation, "instrumentation_mode", None)
+    if compilation is not None and mode:
+        others = [name.strip() for name in mode.split(",") if name.strip() != "gsan"]
+        compilation.instrumentation_mode = ",".join(others)
 
 
 def _prepare_inductor() -> None:
@@ -226,10 +237,10 @@ def _switch_on() -> str | None:
 
 def _switch_off(mode: str | None) -> None:
     if triton := sys.modules.get("triton"):
-        compilation = triton.knobs.compilation  # type: ignore[attr-defined]
-        modes = compilation.instrumentation_mode.split(",")
-        others = ",".join(name for name in modes if name.strip() != "gsan")
-        compilation.instrumentation_mode = others if mode is None else mode
+        if mode is None:
+            _leave_alone(triton)
+        else:
+            triton.knobs.compilation.instrumentation_mode = mode  # type: ignore[attr-defined]
     if "torch" in sys.modules:
         from ._plugin.memory import pools
 

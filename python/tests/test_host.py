@@ -1,0 +1,134 @@
+"""Kernels that are functions of the host: from an access to a race in Python, without a GPU."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import gsan
+import pytest
+from gsan import _memory
+
+PROGRAM = Path(__file__).parent / "racy.py"
+COMMAND = Path(sysconfig.get_path("scripts")) / "gsan"
+HOST = {**os.environ, "GSAN_TOPOLOGY_BACKEND": "host"}
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("GSAN_TOPOLOGY_BACKEND", "host")
+    monkeypatch.setattr(sys, "argv", ["racy.py"])
+    gsan.reset()
+    yield
+    gsan.reset()
+
+
+def test_two_ctas_that_write_one_word(session) -> None:
+    import racy
+
+    racy.launch()
+    assert gsan.race_count() == 1
+    (race,) = gsan.races()
+    assert race.kind == "write-after-write" and (race.bytes, race.times) == (4, 1)
+    assert race.lines == {("kernel.py", 7), ("kernel.py", 9)}
+    assert {race.later.cta, race.earlier.cta} == {(0, 0, 0), (1, 0, 0)}
+    assert race.later.kernel == race.earlier.kernel == "racy"
+    assert "error[write-after-write]: data race on 4 bytes" in gsan.report()
+    assert '"write-after-write"' in gsan.report("json")
+    with pytest.raises(gsan.RaceFound, match="data race on 4 bytes"):
+        gsan.assert_no_races()
+    gsan.forget_races()
+    gsan.assert_no_races()
+
+
+def test_two_ctas_that_write_two_words(session, monkeypatch: pytest.MonkeyPatch) -> None:
+    import racy
+
+    monkeypatch.setattr(racy, "ORDERED", True)
+    racy.launch()
+    gsan.assert_no_races()
+
+
+def test_races_are_told_when_they_are_found(session) -> None:
+    import racy
+
+    told: list[gsan.Race] = []
+    gsan.on_race(told.append)
+    try:
+        racy.launch()
+        assert gsan.race_count() == 1
+    finally:
+        gsan.on_race(None)
+    assert [race.kind for race in told] == ["write-after-write"]
+
+
+def test_reset_refuses_while_memory_is_live(session) -> None:
+    address = _memory.gsan_malloc(4096, 0)
+    assert gsan.has_live_allocations()
+    with pytest.raises(AssertionError, match=re.escape(hex(address))):
+        gsan.reset()
+    with pytest.raises(RuntimeError):
+        gsan.configure(rng_seed=3)
+    _memory.gsan_free(address, 0)
+    assert not gsan.has_live_allocations()
+    gsan.reset()
+    gsan.configure(rng_seed=3)
+
+
+def test_what_is_remembered_can_be_seen(session) -> None:
+    from gsan import testing
+
+    address = _memory.gsan_malloc(4096, 0)
+    cell = testing.shadow_cell_from_address(address)
+    assert cell == testing.ShadowCell(0, testing.ScalarClock(0, 0), [])
+    assert testing.global_state_of(0).num_devices == 1
+    assert _memory.get_device_rank(0) == 0
+    base, size = _memory.get_reserve_pointer(), _memory.get_reserve_size()
+    assert base + size // 2 <= address < base + size
+    assert base <= testing.shadow_address(address) < base + size // 2
+    with pytest.raises(ValueError, match="is not managed memory"):
+        testing.shadow_address(base)
+    _memory.gsan_free(address, 0)
+
+
+def under_run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    if not COMMAND.is_file():
+        pytest.skip("the gsan command is not installed")
+    return subprocess.run(
+        [COMMAND, "run", "--", sys.executable, PROGRAM, *arguments],
+        env=HOST,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+# A race wins over the program's own code; a signal is 128 and its number.
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["ordered", "returns"], 0),
+        (["ordered", "code"], 3),
+        (["ordered", "raises"], 1),
+        (["ordered", "killed"], 137),
+        (["ordered", "interrupted"], 130),
+        (["racy", "returns"], 66),
+        (["racy", "code"], 66),
+        (["racy", "raises"], 66),
+        (["racy", "_exit"], 66),
+        (["racy", "killed"], 66),
+        (["racy", "interrupted"], 66),
+        (["racy", "fork"], 66),
+    ],
+)
+def test_exit_codes_of_gsan_run(arguments: list[str], code: int) -> None:
+    ended = under_run(*arguments)
+    assert ended.returncode == code, ended.stderr
+    found = "data race on 4 bytes" in ended.stderr
+    assert found == ("racy" in arguments), ended.stderr
+    if arguments[-1] == "raises":
+        assert "ValueError: of the program" in ended.stderr
