@@ -6,13 +6,14 @@ use anyhow::{Context, Result, bail};
 
 use crate::cargo::{cargo, cargo_with, root};
 use crate::device::Device;
+use crate::examples::Examples;
 use crate::header::Header;
 use crate::loom::Loom;
 use crate::python::Python;
 use crate::test::Test;
 
 /// Check all that a change must pass: format, lints, Rust version, documentation, Python, header,
-/// device libraries, tests, models
+/// device libraries, tests, examples, models
 #[derive(clap::Args)]
 pub(crate) struct Ci {}
 
@@ -54,6 +55,7 @@ impl Ci {
         Header::check().run()?;
         Device::check().run()?;
         Test::default().run()?;
+        Examples::default().run()?;
         Loom::default().run()
     }
 }

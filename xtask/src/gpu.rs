@@ -5,20 +5,22 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use gsan_core::address::Records;
 use gsan_device::{StateMemory, Variant};
 use serde::Deserialize;
 
-use crate::cargo::{cargo_output, root};
+use crate::cargo::{build, cargo_output, root, strip};
+use crate::dist::Dist;
+use crate::examples;
 
 /// What a bundle may weigh, so that it can be sent anywhere.
 const MOST_BYTES: u64 = 32 << 20;
 
 /// Run the tests that need a GPU; without a driver each says so and passes
 ///
-/// They are the test targets named `gpu` of all packages, and the kernels that those of gsan-device
-/// and gsan-sync run, which clang 19 compiles.
+/// They are the test targets named `gpu` of all packages, the kernels that those of gsan-device and
+/// gsan-sync run, which clang 19 compiles, and the C++ example with its kernels.
 #[derive(clap::Args)]
 pub(crate) struct TestGpu {
     /// Make a folder of stripped binaries (the tests, and `gsan`), a run.sh that needs no cargo, the
@@ -48,20 +50,6 @@ struct Target {
     kind: Vec<String>,
     #[serde(default, rename = "required-features")]
     features: Vec<String>,
-}
-
-/// The part of cargo's build messages that is used here.
-#[derive(Deserialize)]
-struct Message {
-    target: Option<Built>,
-    executable: Option<PathBuf>,
-    #[serde(default)]
-    filenames: Vec<PathBuf>,
-}
-
-#[derive(Deserialize)]
-struct Built {
-    name: String,
 }
 
 impl TestGpu {
@@ -98,17 +86,21 @@ fn bundle(folder: &Path) -> Result<()> {
             continue;
         };
         let features = target.features.join(",");
-        let test = ["test", "--no-run", "--features", &features, "--test"];
-        let binary = build(&package.name, &test, "gpu")?;
-        bytes += strip(&binary, &folder.join(format!("{}.test", package.name)))?;
+        let test = ["test", "--no-run", "--package", &package.name];
+        let gpu = ["--features", &features, "--test", "gpu"];
+        let built = build(test.into_iter().chain(gpu))?;
+        let copy = folder.join(format!("{}.test", package.name));
+        bytes += strip(built.program("gpu")?, &copy, &[])?;
     }
     let kernels = folder.join("kernels");
     bytes += compile_kernels("gsan-device", &Variant::ALL, &kernels)?;
     let one = Variant::new(StateMemory::Shared, Records::Four);
     bytes += compile_kernels("gsan-sync", &[one], &kernels)?;
-    let gsan = build("gsan-cli", &["build", "--bin"], "gsan")?;
-    bytes += strip(&gsan, &folder.join("gsan"))?;
-    bytes += python(folder)?;
+    let prefix = root().join("target/dist");
+    Dist::new(&prefix, "dev").run()?;
+    bytes += fs::copy(prefix.join("bin/gsan"), folder.join("gsan")).context("the command")?;
+    bytes += python(folder, &prefix)?;
+    bytes += examples::build_for_gpu(&prefix, Path::new(LIBRARIES), folder)?;
     let script = folder.join("run.sh");
     fs::write(&script, include_str!("gpu/run.sh"))?;
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
@@ -125,14 +117,18 @@ fn bundle(folder: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Where the bundle has libgsan.so.
+const LIBRARIES: &str = "python/gsan/_lib";
+
 /// Copies the Python package with what its wheel has, the Triton programs, and the bench, and returns the
 /// size of all.
-fn python(folder: &Path) -> Result<u64> {
+fn python(folder: &Path, prefix: &Path) -> Result<u64> {
     let package = folder.join("python/gsan");
     let mut bytes = copy_tracked("python/gsan", &package)?;
-    let files = package.join("_lib");
+    let files = folder.join(LIBRARIES);
     fs::create_dir_all(&files)?;
-    bytes += strip(&library()?, &files.join("libgsan.so"))?;
+    let library = prefix.join("lib/libgsan.so");
+    bytes += fs::copy(library, files.join("libgsan.so")).context("the library")?;
     for variant in Variant::ALL {
         let name = variant.file_name();
         bytes += fs::copy(
@@ -212,57 +208,4 @@ fn compile_kernels(package: &str, variants: &[Variant], folder: &Path) -> Result
         }
     }
     Ok(bytes)
-}
-
-/// Builds a program of a package with a cargo command that ends with its name, and returns where
-/// it is.
-fn build(package: &str, command: &[&str], name: &str) -> Result<PathBuf> {
-    let more = [
-        name,
-        "--package",
-        package,
-        "--message-format",
-        "json-render-diagnostics",
-    ];
-    let messages = cargo_output(command.iter().copied().chain(more))?;
-    for line in messages.lines() {
-        let message: Message = serde_json::from_str(line).context("cargo's build messages")?;
-        if let (Some(target), Some(executable)) = (message.target, message.executable)
-            && target.name == name
-        {
-            return Ok(executable);
-        }
-    }
-    bail!("cargo built no {name} of {package}")
-}
-
-/// Builds `libgsan.so`, and returns where it is.
-fn library() -> Result<PathBuf> {
-    let messages = cargo_output([
-        "build",
-        "--lib",
-        "--package",
-        "gsan-ffi",
-        "--message-format",
-        "json-render-diagnostics",
-    ])?;
-    for line in messages.lines() {
-        let message: Message = serde_json::from_str(line).context("cargo's build messages")?;
-        let is_library = |path: &PathBuf| path.file_name().is_some_and(|n| n == "libgsan.so");
-        if let Some(library) = message.filenames.into_iter().find(is_library) {
-            return Ok(library);
-        }
-    }
-    bail!("cargo built no libgsan.so of gsan-ffi")
-}
-
-/// Copies a program without its symbols, and returns the size of the copy.
-fn strip(program: &Path, copy: &Path) -> Result<u64> {
-    let stripped = Command::new("strip")
-        .arg("-o")
-        .args([copy, program])
-        .status()
-        .context("cannot start strip (of binutils)")?;
-    ensure!(stripped.success(), "strip failed on {}", program.display());
-    Ok(fs::metadata(copy)?.len())
 }

@@ -5,6 +5,8 @@ mod bench;
 mod cargo;
 mod ci;
 mod device;
+mod dist;
+mod examples;
 mod gpu;
 mod header;
 mod loom;
@@ -28,6 +30,8 @@ enum Task {
     Bench(bench::Bench),
     Ci(ci::Ci),
     Device(device::Device),
+    Dist(dist::Dist),
+    Examples(examples::Examples),
     Header(header::Header),
     Loom(loom::Loom),
     Python(python::Python),
@@ -50,6 +54,8 @@ fn run(task: Task) -> Result<()> {
         Task::Bench(task) => task.run(),
         Task::Ci(task) => task.run(),
         Task::Device(task) => task.run(),
+        Task::Dist(task) => task.run(),
+        Task::Examples(task) => task.run(),
         Task::Header(task) => task.run(),
         Task::Loom(task) => task.run(),
         Task::Python(task) => task.run(),

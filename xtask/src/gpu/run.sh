@@ -1,7 +1,7 @@
 #!/bin/sh
 # Says what of this machine works (`gsan doctor`), then runs every GPU test beside this script, each
-# in a process and with a time limit of its own, and prints one line for each: what came of it,
-# seconds, the test, and what the test had to say.
+# in a process and with a time limit of its own, and the C++ example; prints one line for each: what
+# came of it, seconds, the test, and what the test had to say.
 # Exit code 1 if one failed. An argument is a part of the names of the tests to run, which begin with
 # the crate's: `./run.sh gsan-sync` or `./run.sh 'gsan-sync capture'`.
 cd "$(dirname "$0")" || exit 1
@@ -37,6 +37,30 @@ for binary in ./*.test; do
         printf '%-8s %4s  %s %s  %s\n' "$result" "$seconds" "$crate" "$test" "$said"
     done
 done
+
+# The C++ example ends with 1 where it has a race, and with 0 where it has none.
+example() {
+    wanted=$1
+    shift
+    start=$(date +%s)
+    timeout 120 ./pipeline "$@" --gpu kernels.ptx >"$log" 2>&1
+    code=$?
+    result=ok
+    if grep -q 'libcuda' "$log"; then
+        result=skipped
+    elif [ "$code" -ne "$wanted" ]; then
+        result=FAILED
+        { echo "--- example pipeline $* (exit code $code, not $wanted)"; cat "$log"; } >>"$failures"
+    fi
+    printf '%-8s %4s  example pipeline %s\n' "$result" "$(($(date +%s) - start))" "$*"
+}
+case "example pipeline" in
+*"${1:-}"*)
+    example 0
+    example 1 racy
+    ;;
+esac
+
 if [ -s "$failures" ]; then
     cat "$failures"
     exit 1
