@@ -287,6 +287,50 @@ fn what_the_terminal_sends_to_the_group_arrives_once() {
 }
 
 #[test]
+fn a_program_that_is_interrupted_at_a_terminal_is_so_once() {
+    let terminal = "/usr/bin/script";
+    if !Path::new(terminal).exists() {
+        println!("passed over: no script(1) here");
+        return;
+    }
+    let gsan = gsan().file(
+        "program.sh",
+        "trap 'echo got it >> got' INT\necho ready > ready\nwhile [ ! -e got ]; do sleep 0.05; done\n\
+         sleep 0.3\nexit 4\n",
+    );
+    let line = format!("exec {} run sh program.sh", env!("CARGO_BIN_EXE_gsan"));
+    let mut child = gsan
+        .prepared_with(terminal, &["-qec", &line, "/dev/null"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    while !gsan.path().join("ready").exists() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let mut keys = child.stdin.take().unwrap();
+    // Control and C.
+    std::io::Write::write_all(&mut keys, b"\x03").unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(4));
+    assert_eq!(gsan.read("got"), "got it\n");
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_ends_no_program() {
+    let program = program::command("race");
+    let words: Vec<String> = program.iter().map(|word| format!("'{word}'")).collect();
+    for blocks in [16, 40_000] {
+        let script = format!("ulimit -f {blocks}; exec {}", words.join(" "));
+        let run = gsan().run(&["run", "bash", "-c", &script]);
+        // Without room for a part there is none, which is an error and no signal.
+        let told = run.stderr.contains("error[read-after-write]");
+        let code = if told { 66 } else { 101 };
+        assert_eq!(run.code, code, "{blocks}: {}", run.stderr);
+        assert_eq!(told, blocks > 16);
+    }
+}
+
+#[test]
 fn a_group_that_is_killed_leaves_a_directory_that_the_next_run_removes() {
     let gsan = gsan();
     let mut command = gsan.prepared(&["run", "sh", "-c", "echo $GSAN_RUN; sleep 100"]);

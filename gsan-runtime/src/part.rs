@@ -30,6 +30,7 @@ use gsan_core::race_ring::RaceRing;
 use gsan_core::site_mirror::SiteMirror;
 use gsan_sync::LogMemory;
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
+use rustix::process::{Resource, getrlimit};
 
 use format::{Header, Room, Section, state, word};
 use mapping::Mapping;
@@ -114,12 +115,13 @@ impl Part {
                 directory.display()
             );
         }
-        let header = format::layout(&Room::FULL, &ranks);
-        let private = || {
+        let private = |room: &Room| {
             let fd = memfd_create("gsan-part", MemfdFlags::CLOEXEC)?;
-            Part::in_file(fd, None, &header)
+            Part::in_file(fd, None, &format::layout(room, &ranks))
         };
-        private().map_err(PartError::Memory)
+        private(&Room::FULL)
+            .or_else(|_| private(&Room::SMALL))
+            .map_err(PartError::Memory)
     }
 
     fn in_directory(directory: &Path, header: &Header) -> io::Result<Part> {
@@ -138,6 +140,11 @@ impl Part {
 
     fn in_file(fd: OwnedFd, path: Option<PathBuf>, header: &Header) -> io::Result<Part> {
         let file = File::from(fd);
+        // A file beyond the limit ends the program by a signal.
+        let limit = getrlimit(Resource::Fsize).current;
+        if limit.is_some_and(|limit| limit < header.bytes) {
+            return Err(rustix::io::Errno::FBIG.into());
+        }
         file.set_len(header.bytes)?;
         // What cannot wait for memory gets it now: a write that finds none would end the program.
         let at_once = header.kernels.offset;

@@ -11,6 +11,7 @@ use gsan_report::model::{
     Range, Scope, Side, Space, Unchecked, Who,
 };
 use gsan_report::names;
+use rustc_hash::FxHashMap;
 
 use crate::part::{Damaged, Found, FoundSide, PartReader};
 
@@ -26,6 +27,35 @@ pub enum News {
     Possible(PossibleRace),
     /// A wrong use of write-once memory.
     Fault(Fault),
+}
+
+/// How many races are kept as they were told, at most.
+const MAX_INCOMPLETE: usize = 4096;
+
+impl News {
+    /// Whether everything is known that makes it one with others.
+    fn is_complete(&self) -> bool {
+        let knows = |who: &Who, place: &Option<Place>| who.kernel.is_some() && place.is_some();
+        match self {
+            News::Race(race) | News::Possible(PossibleRace { race, .. }) => {
+                let sides = [&race.earlier, &race.later];
+                sides.iter().all(|side| knows(&side.who, &side.place))
+            }
+            News::Fault(fault) => fault
+                .who
+                .as_ref()
+                .is_some_and(|who| knows(who, &fault.place)),
+        }
+    }
+
+    /// The same, seen so many times.
+    fn seen(mut self, times: u64) -> News {
+        match &mut self {
+            News::Race(race) | News::Possible(PossibleRace { race, .. }) => race.times = times,
+            News::Fault(fault) => fault.times = times,
+        }
+        self
+    }
 }
 
 /// What another process knows of its devices.
@@ -80,6 +110,8 @@ pub(crate) struct Follower {
     reader: PartReader,
     /// How often each race was seen, as far as it was told.
     told: Vec<u64>,
+    /// Races that were told without all names: what becomes known later must not make them others.
+    incomplete: FxHashMap<u64, News>,
     /// Races that were told from the ring of a process that is gone.
     ring_told: bool,
     overflow_told: u64,
@@ -93,10 +125,11 @@ impl Follower {
         PartReader::open(path).map(Follower::new)
     }
 
-    pub(crate) const fn new(reader: PartReader) -> Follower {
+    pub(crate) fn new(reader: PartReader) -> Follower {
         Follower {
             reader,
             told: Vec::new(),
+            incomplete: FxHashMap::default(),
             ring_told: false,
             overflow_told: 0,
             senseless: 0,
@@ -128,8 +161,14 @@ impl Follower {
             }
             for found in &more {
                 // A process that dies while it writes one has not counted it.
+                let index = self.told.len() as u64;
                 self.told.push(found.times);
                 let item = self.item(found, found.times, others);
+                if let Some(item) = item.as_ref().filter(|item| !item.is_complete())
+                    && self.incomplete.len() < MAX_INCOMPLETE
+                {
+                    self.incomplete.insert(index, item.clone());
+                }
                 self.add(item, builder, &mut news);
             }
         }
@@ -167,7 +206,10 @@ impl Follower {
                 let more = times.saturating_sub(self.told[index as usize]);
                 if more > 0 {
                     self.told[index as usize] = times;
-                    let item = self.item(found, more, others);
+                    let item = match self.incomplete.get(&index) {
+                        Some(item) => Some(item.clone().seen(more)),
+                        None => self.item(found, more, others),
+                    };
                     self.add(item, builder, &mut news);
                 }
             }

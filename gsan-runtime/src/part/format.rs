@@ -255,7 +255,11 @@ impl Room {
     pub(crate) const SMALL: Room = Room {
         ring: 1 << 12,
         launches: 1 << 12,
-        ..Room::FULL
+        found: 1 << 14,
+        allocations: 1 << 14,
+        kernels: 1 << 12,
+        text_bytes: 2 << 20,
+        command_bytes: UNIT,
     };
 }
 

@@ -6,12 +6,13 @@
 
 use std::mem::offset_of;
 use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::time::Duration;
 
 use gsan_core::ids::SiteId;
 use gsan_core::launch_log::LaunchRecord;
 use gsan_core::layout::{RaceEntry, RaceSide, race_codes};
 use gsan_core::site_mirror::SourceLine;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Part;
 use super::format::{FOUND_TIMES, Found, FoundSide, Header, word};
@@ -47,6 +48,8 @@ pub(crate) struct FoundLog {
     count: u64,
     overflow: u64,
     memory: Grown,
+    /// Sites of own devices that were waited for in vain, by rank.
+    missing: FxHashSet<(u8, u16)>,
 }
 
 const JOURNAL: usize = word!(journal);
@@ -98,7 +101,7 @@ impl FoundLog {
             counter.store(before.saturating_add(times), Release);
             return false;
         }
-        let found = describe(part, entry, &launches, elsewhere);
+        let found = describe(part, entry, &launches, elsewhere, &mut self.missing);
         // The times are the first word.
         write(part, section, index, &Found { times, ..found });
         self.known.insert(key, index);
@@ -110,6 +113,7 @@ impl FoundLog {
     /// Sites and kernels are about to be numbered anew.
     pub(crate) fn forget_numbers(&mut self) {
         self.known.clear();
+        self.missing.clear();
     }
 }
 
@@ -124,21 +128,43 @@ fn launch(part: &Part, side: &RaceSide) -> Option<LaunchRecord> {
     part.launch_log(device).find(side.launch)
 }
 
+/// The line of a side on a device of this process. A CTA that finds the site in the device's table may
+/// tell of a race before the CTA that added it has copied it to the mirror: that is waited for, once.
+fn own_line(
+    part: &Part,
+    side: &RaceSide,
+    missing: &mut FxHashSet<(u8, u16)>,
+) -> Option<SourceLine> {
+    const LOOKS: u32 = 20;
+    const PAUSE: Duration = Duration::from_micros(100);
+    let sites = part.sites_of(part.device(side.device)?)?;
+    let (site, of) = (SiteId(side.site.into()), (side.device, side.site));
+    let looks = if missing.contains(&of) { 1 } else { LOOKS };
+    for look in 1..=looks {
+        let found = sites.get(site);
+        if found.is_some() || site == SiteId::UNKNOWN {
+            return found;
+        }
+        if look < looks {
+            std::thread::sleep(PAUSE);
+        }
+    }
+    missing.insert(of);
+    None
+}
+
 fn describe(
     part: &Part,
     entry: &RaceEntry,
     launches: &[Option<LaunchRecord>; 2],
     mut elsewhere: Option<&mut (dyn Elsewhere + 'static)>,
+    missing: &mut FxHashSet<(u8, u16)>,
 ) -> Found {
     let sides = [&entry.earlier, &entry.later];
     // Asked before the tables are locked: who answers may use them.
     let lines = sides.map(|side| {
         let site = SiteId(side.site.into());
-        let own = part
-            .device(side.device)
-            .and_then(|device| part.sites_of(device));
-        own.and_then(|sites| sites.get(site))
-            .or_else(|| elsewhere.as_mut()?.site(side.device, site))
+        own_line(part, side, missing).or_else(|| elsewhere.as_mut()?.site(side.device, site))
     });
     let kernels = sides.map(|side| {
         let known = u32::from(side.flags) & race_codes::FORGOTTEN == 0;

@@ -18,6 +18,9 @@ fn spent() -> Duration {
 fn a_million_entries_a_second_are_drained() {
     const TOTAL: u32 = 1_000_000;
     let part = Arc::new(part(None, &[0]));
+    for number in 1..40 {
+        super::device::site(&part, 0, number, "kernel.py", number);
+    }
     let drainer = Drainer::start(
         Arc::clone(&part),
         Arc::new(findings()),

@@ -275,6 +275,43 @@ fn names_that_are_numbered_anew_do_not_mix() {
 }
 
 #[test]
+fn a_race_whose_line_becomes_known_later_stays_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let part = part(Some(directory.path()), &[0]);
+    site(&part, 0, 1, "a.py", 1);
+    let drainer = drainer(part);
+    drainer.part().ring().append(&race(1, 2));
+    drainer.drain();
+    let mut run = Run::new(directory.path(), 10, &[]);
+    assert_eq!(run.poll().len(), 1);
+    site(drainer.part(), 0, 2, "a.py", 2);
+    drainer.part().ring().append(&race(1, 2));
+    drainer.drain();
+    run.settle();
+    for report in [drainer.report(), run.finish("test")] {
+        let times: Vec<u64> = report.races.iter().map(|race| race.times).collect();
+        assert_eq!(times, [2]);
+    }
+}
+
+#[test]
+fn a_line_that_is_about_to_be_known_is_waited_for() {
+    let part = part(None, &[0]);
+    site(&part, 0, 1, "a.py", 1);
+    let drainer = drainer(part);
+    let part = Arc::clone(drainer.part());
+    let copy = std::thread::spawn(move || {
+        part.ring().append(&race(1, 2));
+        std::thread::sleep(std::time::Duration::from_micros(500));
+        site(&part, 0, 2, "a.py", 2);
+    });
+    drainer.drain();
+    copy.join().unwrap();
+    let report = drainer.report();
+    assert_eq!(report.races[0].later.place.as_ref().unwrap().line, 2);
+}
+
+#[test]
 fn a_session_that_ended_is_counted_once() {
     let part = Arc::new(part(None, &[0]));
     let findings = Arc::new(findings());
