@@ -14,7 +14,7 @@ use crate::gpu::Do::{Acquire, AddSystem, Read, Release, Write};
 use crate::gpu::{GPU, Gpu, settings};
 
 const DIRECTORY: &str = "GSAN_TEST_DIRECTORY";
-const DIES: &str = "GSAN_TEST_DIES";
+const ROLE: &str = "GSAN_TEST_ROLE";
 const LONG: Duration = Duration::from_secs(20);
 
 fn both() -> [DeviceRank; 2] {
@@ -239,22 +239,45 @@ fn second_process() {
         return;
     };
     let mut member = Member::join(Path::new(&directory), 1);
-    if std::env::var_os(DIES).is_some() {
-        member.barrier(LONG).unwrap();
-        member.meet();
-        std::process::abort();
+    match std::env::var(ROLE).as_deref() {
+        Ok("between barriers") => {
+            member.barrier(LONG).unwrap();
+            member.meet();
+        }
+        // The barrier was given to its stream, which has not come to it.
+        Ok("before the barrier") => {
+            member.gpu.backend.hold(true);
+            let arrival = member.group.barrier(member.stream, LONG).unwrap();
+            assert_eq!(arrival.is_over(), Ok(false));
+            member.meet();
+            std::thread::sleep(LONG);
+        }
+        // Its stream has arrived, and waits for the other one.
+        Ok("inside the barrier") => {
+            let (group, stream) = (&member.group, member.stream);
+            let rendezvous = &mut member.rendezvous;
+            std::thread::scope(|scope| {
+                // On the host backend the thread that gives a barrier to its stream waits in it.
+                scope.spawn(move || drop(group.barrier(stream, LONG)));
+                std::thread::sleep(Duration::from_millis(300));
+                rendezvous.exchange(&Parcel::default()).unwrap();
+                std::thread::sleep(LONG);
+            });
+        }
+        _ => return member.run(),
     }
-    member.run();
+    std::process::abort();
 }
 
-fn start(directory: &Path, dies: bool) -> Child {
+fn start(directory: &Path, role: &str) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args(["--exact", "group::second_process", "--nocapture"])
         .env(DIRECTORY, directory)
+        .env(ROLE, role)
         .stdout(Stdio::null());
-    if dies {
-        command.env(DIES, "1").stderr(Stdio::null());
+    if role == "between barriers" {
+        command.stderr(Stdio::null());
     }
     command.spawn().unwrap()
 }
@@ -269,7 +292,7 @@ fn private() -> tempfile::TempDir {
 #[test]
 fn two_processes_are_ordered_by_barriers_collectives_and_system_scope() {
     let directory = private();
-    let mut child = start(directory.path(), false);
+    let mut child = start(directory.path(), "run");
     let mut member = Member::join(directory.path(), 0);
     member.run();
     assert!(child.wait().unwrap().success());
@@ -277,20 +300,38 @@ fn two_processes_are_ordered_by_barriers_collectives_and_system_scope() {
 
 #[test]
 fn when_a_process_dies_the_other_one_is_told_within_the_time_limit() {
-    let directory = private();
-    let mut child = start(directory.path(), true);
-    let mut member = Member::join(directory.path(), 0);
-    member.barrier(LONG).unwrap();
-    member.meet();
-    assert!(!child.wait().unwrap().success());
-    let limit = Duration::from_millis(100);
-    let start = Instant::now();
-    assert_eq!(
-        member.barrier(limit),
-        Err(Error::BarrierTimeout {
-            missing: vec![DeviceRank(1)],
-            limit
-        })
-    );
-    assert!(start.elapsed() < Duration::from_secs(10));
+    for role in [
+        "between barriers",
+        "before the barrier",
+        "inside the barrier",
+    ] {
+        let directory = private();
+        let mut child = start(directory.path(), role);
+        let mut member = Member::join(directory.path(), 0);
+        if role == "between barriers" {
+            member.barrier(LONG).unwrap();
+        }
+        member.meet();
+        if role != "between barriers" {
+            child.kill().unwrap();
+        }
+        assert!(!child.wait().unwrap().success());
+        if role == "inside the barrier" {
+            // It had arrived, so that what it did before is known.
+            member.barrier(LONG).unwrap();
+        }
+        let limit = Duration::from_millis(100);
+        let start = Instant::now();
+        assert_eq!(
+            member.barrier(limit),
+            Err(Error::BarrierTimeout {
+                missing: vec![DeviceRank(1)],
+                limit
+            }),
+            "{role}"
+        );
+        assert!(start.elapsed() < Duration::from_secs(10));
+        // The stream goes on.
+        member.gpu.launch(member.stream, &[Write(0)]);
+    }
 }
