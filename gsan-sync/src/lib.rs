@@ -42,6 +42,7 @@ mod launch;
 mod launch_log;
 mod names;
 mod ordering;
+pub mod ranks;
 mod restart;
 mod reuse;
 mod rows;

@@ -282,7 +282,7 @@ fn start(directory: &Path, role: &str) -> Child {
     command.spawn().unwrap()
 }
 
-fn private() -> tempfile::TempDir {
+pub(crate) fn private() -> tempfile::TempDir {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();
     std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o700)).unwrap();

@@ -10,6 +10,7 @@ mod gpu;
 mod graphs;
 mod group;
 mod long;
+mod ranks;
 mod restart;
 mod reuse;
 mod streams;
