@@ -188,28 +188,95 @@ impl<'a, A: Atomic<Value = u64>, const S: usize> Cell<'a, A, S> {
         sampler: Sampler,
         race: impl FnMut(Conflict),
     ) -> Option<Loss> {
-        if access.scope == RecordScope::NotAtomic {
-            self.apply::<true>(access, past, sampler, race)
+        if access.scope != RecordScope::NotAtomic {
+            self.strong(access, past, sampler, race)
+        } else if access.action.writes() {
+            self.weak::<true>(access, past, sampler, race)
         } else {
-            self.access_strong(access, past, sampler, race)
+            self.weak::<false>(access, past, sampler, race)
+        }
+    }
+
+    /// An ordinary access; `WRITES` says what its action does. It observes nothing, and supersedes
+    /// what is ordered before it and covered, unless it reads and that is a write.
+    #[inline(always)]
+    fn weak<const WRITES: bool>(
+        self,
+        access: &CellAccess,
+        past: &impl Past,
+        sampler: Sampler,
+        mut race: impl FnMut(Conflict),
+    ) -> Option<Loss> {
+        let words = self.load();
+        let new = access.record().bits();
+        let bytes = Word::bits_of_mask(access.mask);
+        let others = Word::bits_of_mask(!access.mask);
+        let conflicts = |record: Record| WRITES || record.write();
+        let is_ordered = |record: Record| past.is_ordered(record.thread(), record.epoch());
+        let mut equal = false;
+        for &word in &words {
+            equal |= word == new;
+        }
+        if equal {
+            // Nothing is stored: only conflicts count.
+            for &word in &words {
+                let record = Record::from_bits(word);
+                let meets = word & bytes != 0 && word != new && conflicts(record);
+                if meets && !Word::is_sync(word) && !is_ordered(record) {
+                    race(access.conflict(record));
+                }
+            }
+            return None;
+        }
+        let (mut free, mut superseded) = (0, 0);
+        for (index, &word) in words.iter().enumerate() {
+            if word & bytes == 0 {
+                free |= u8::from(word == 0) << index;
+                continue;
+            }
+            if index == 0 && Word::is_sync(word) {
+                continue;
+            }
+            let record = Record::from_bits(word);
+            if is_ordered(record) {
+                let stands_for = word & others == 0 && (WRITES || !record.write());
+                superseded |= u8::from(stands_for) << index;
+            } else if conflicts(record) {
+                race(access.conflict(record));
+            }
+        }
+        free |= superseded;
+        let Some(target) = first(free & !1).or(first(free)) else {
+            return self.evict(words, access, past, sampler);
+        };
+        self.replace(target, words[0], new);
+        if WRITES {
+            self.clear(words[0], superseded & !(1 << target));
+        }
+        None
+    }
+
+    /// No word is free: one gives way, or the access is not recorded.
+    #[cold]
+    fn evict(
+        self,
+        words: [u64; S],
+        access: &CellAccess,
+        past: &impl Past,
+        sampler: Sampler,
+    ) -> Option<Loss> {
+        match victim(words, access, past, sampler) {
+            Ok((target, met)) => {
+                self.replace(target, words[0], access.record().bits());
+                Some(met)
+            }
+            Err(met) => Some(met),
         }
     }
 
     /// Out of line, to leave the registers to ordinary accesses.
     #[inline(never)]
-    fn access_strong(
-        self,
-        access: &CellAccess,
-        past: &impl Past,
-        sampler: Sampler,
-        race: impl FnMut(Conflict),
-    ) -> Option<Loss> {
-        self.apply::<false>(access, past, sampler, race)
-    }
-
-    /// `WEAK` says whether the access is an ordinary one.
-    #[inline(always)]
-    fn apply<const WEAK: bool>(
+    fn strong(
         self,
         access: &CellAccess,
         past: &impl Past,
@@ -217,7 +284,7 @@ impl<'a, A: Atomic<Value = u64>, const S: usize> Cell<'a, A, S> {
         race: impl FnMut(Conflict),
     ) -> Option<Loss> {
         let words = self.load();
-        let survey = survey::<S, WEAK>(&words, access, past, ALL, race);
+        let survey = survey(&words, access, past, ALL, race);
         self.update(words, &survey, access, past, sampler)
     }
 
@@ -291,10 +358,9 @@ struct Survey {
     covered: u8,
 }
 
-/// Looks at every word, and checks those of `checked`. `WEAK` says whether the access is an
-/// ordinary one: it observes nothing, and supersedes what is ordered before it and covered.
+/// Looks at every word for a strong access, and checks those of `checked`.
 #[inline]
-fn survey<const S: usize, const WEAK: bool>(
+fn survey<const S: usize>(
     words: &[u64; S],
     access: &CellAccess,
     past: &impl Past,
@@ -321,7 +387,7 @@ fn survey<const S: usize, const WEAK: bool>(
         }
         let record = Record::from_bits(word);
         let conflicts = writes || record.write();
-        let atomic = !WEAK && access.cover_each_other(record, past);
+        let atomic = access.cover_each_other(record, past);
         let observes =
             atomic && access.action.reads() && record.write() && record.mask() == access.mask;
         if survey.equal && !observes && (atomic || !conflicts) {
@@ -332,7 +398,7 @@ fn survey<const S: usize, const WEAK: bool>(
                 continue;
             }
             let stands_for = writes || !record.write();
-            if stands_for && (WEAK || access.supersedes(record, past)) {
+            if stands_for && access.supersedes(record, past) {
                 survey.superseded |= bit;
             } else if stands_for {
                 survey.covered |= bit;

@@ -60,7 +60,7 @@ impl<A: Atomic<Value = u64>, const S: usize> Cell<'_, A, S> {
         if !access.action.writes() {
             return announced;
         }
-        let survey = survey::<S, false>(&words, access, past, 0, |_| {});
+        let survey = survey(&words, access, past, 0, |_| {});
         let empty = empty(&words);
         let free = (empty | survey.superseded | survey.covered) & !1;
         let victim = || {
@@ -124,9 +124,9 @@ impl<A: Atomic<Value = u64>, const S: usize> Cell<'_, A, S> {
                 1 => announced.evicted,
                 _ => 0,
             });
-            super::survey::<S, false>(&evicted, access, past, ALL, &mut race);
+            super::survey::<S>(&evicted, access, past, ALL, &mut race);
         }
-        let survey = survey::<S, false>(&words, access, past, unchanged, race);
+        let survey = survey(&words, access, past, unchanged, race);
         if !access.action.writes() {
             if holds {
                 // Nothing was written after all.
