@@ -225,6 +225,7 @@ impl<'m, M: Memory> SiteMirror<'m, M> {
             bytes: name.len() as u32,
             line,
             ready: 1,
+            flags: 0,
             reserved: 0,
         };
         let fields: [u64; SITE_WORDS] = bytemuck::cast(copy);

@@ -1,8 +1,7 @@
 // The functions that Triton's instrumentation pass calls.
 //
-// All return nothing; flags are 32-bit integers. Accesses are checked before they are made. What is
-// not checked yet is counted; where it may order something, everything counts as ordered before
-// the CTA from then on, so that no race is invented. An atomic is checked at its end.
+// All return nothing; flags are 32-bit integers. Accesses are checked before they are made, an atomic
+// at its end.
 //
 // GSAN_RECORDS is the number of words in a cell: 2 or 4.
 
@@ -10,6 +9,7 @@
 #include "gsan/meetings.cuh"
 #include "gsan/residence.cuh"
 #include "gsan/strong.cuh"
+#include "gsan/tensor_maps.cuh"
 
 using namespace gsan;
 
@@ -27,12 +27,6 @@ constexpr u32 kScopeCta = 2;
 GSAN_DEVICE Strong strong(u32 sem, u32 scope) {
   return {sem == kAcquire || sem == kAcquireRelease, sem == kRelease || sem == kAcquireRelease,
           scope == kScopeGpu ? GSAN_SCOPE_GPU : scope == kScopeCta ? GSAN_SCOPE_CTA : GSAN_SCOPE_SYS};
-}
-
-// Something was not checked.
-GSAN_DEVICE void not_instrumented(gsan_global_state* globals) {
-  Cta cta = Cta::current(globals);
-  if (cta.has_slot()) count(cta.region, GSAN_LOSS_NOT_INSTRUMENTED);
 }
 
 }  // namespace
@@ -64,33 +58,50 @@ GSAN_INLINE_API void __triton_gsan_store_tensor(gsan_global_state* globals, cons
   access_tensor<GSAN_RECORDS, GSAN_RACE_WRITE>(globals, args, count, bytes, {file, line});
 }
 
-GSAN_API void __triton_gsan_load_tensor_desc(gsan_global_state* globals, const void*, const void*,
-                                           u32, const void*, u32, u32, u32, u32, const char*, u32) {
-  not_instrumented(globals);
+GSAN_TENSOR_API void __triton_gsan_load_tensor_desc(gsan_global_state* globals, const void* map,
+                                                  const int32_t* coordinates, u32 rank,
+                                                  const int16_t* shape, u32 bytes, u32 pred,
+                                                  u32 warp, u32 warps, const char* file,
+                                                  u32 line) {
+  if (!pred) return;
+  access_box<GSAN_RECORDS, GSAN_RACE_READ | kAsynchronous>(globals, map, coordinates, rank, shape,
+                                                           bytes, warp, warps, {file, line});
 }
 
-GSAN_API void __triton_gsan_store_tensor_desc(gsan_global_state* globals, const void*, const void*,
-                                            u32, const void*, u32, u32, u32, u32, const char*,
-                                            u32) {
-  not_instrumented(globals);
+GSAN_TENSOR_API void __triton_gsan_store_tensor_desc(gsan_global_state* globals, const void* map,
+                                                   const int32_t* coordinates, u32 rank,
+                                                   const int16_t* shape, u32 bytes, u32 pred,
+                                                   u32 warp, u32 warps, const char* file,
+                                                   u32 line) {
+  if (!pred) return;
+  access_box<GSAN_RECORDS, GSAN_RACE_WRITE | kAsynchronous>(globals, map, coordinates, rank, shape,
+                                                            bytes, warp, warps, {file, line});
 }
 
-GSAN_API void __triton_gsan_load_indexed_tensor_desc(gsan_global_state* globals, const void*,
-                                                   const void*, u32, u32, u32, u32, u32,
-                                                   const char*, u32) {
-  not_instrumented(globals);
+GSAN_TENSOR_API void __triton_gsan_load_indexed_tensor_desc(
+    gsan_global_state* globals, const void* map, const int32_t* indices, u32 count, u32 column,
+    u32 columns, u32 bytes, u32 pred, const char* file, u32 line) {
+  if (!pred) return;
+  access_indexed<GSAN_RECORDS, GSAN_RACE_READ | kAsynchronous>(
+      globals, map, indices, count, int32_t(column), columns, bytes, {file, line});
 }
 
-GSAN_API void __triton_gsan_store_indexed_tensor_desc(gsan_global_state* globals, const void*,
-                                                    const void*, u32, u32, u32, u32, u32,
-                                                    const char*, u32) {
-  not_instrumented(globals);
+GSAN_TENSOR_API void __triton_gsan_store_indexed_tensor_desc(
+    gsan_global_state* globals, const void* map, const int32_t* indices, u32 count, u32 column,
+    u32 columns, u32 bytes, u32 pred, const char* file, u32 line) {
+  if (!pred) return;
+  access_indexed<GSAN_RECORDS, GSAN_RACE_WRITE | kAsynchronous>(
+      globals, map, indices, count, int32_t(column), columns, bytes, {file, line});
 }
 
-GSAN_API void __triton_gsan_atomic_tensor_desc(gsan_global_state* globals, const void*, const void*,
-                                             u32, const void*, u32, u32, u32, u32, u32,
-                                             const char*, u32) {
-  not_instrumented(globals);
+// A reduction is relaxed, at `gpu` scope.
+GSAN_TENSOR_API void __triton_gsan_atomic_tensor_desc(gsan_global_state* globals, const void* map,
+                                                    const int32_t* coordinates, u32 rank,
+                                                    const int16_t* shape, u32 bytes, u32, u32,
+                                                    u32 warp, u32 warps, const char* file,
+                                                    u32 line) {
+  access_box<GSAN_RECORDS, GSAN_RACE_READ | GSAN_RACE_WRITE | kAsynchronous>(
+      globals, map, coordinates, rank, shape, bytes, warp, warps, {file, line});
 }
 
 GSAN_API void __triton_gsan_atomic_begin_scalar(gsan_global_state* globals, gsan_atomic_event* event,

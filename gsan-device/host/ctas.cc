@@ -6,6 +6,7 @@
 
 #define GSAN_API static
 #define GSAN_INLINE_API static
+#define GSAN_TENSOR_API [[maybe_unused]] static
 #include "../device/triton.cu"
 
 #define GSAN_JOIN_(a, b, c) a##b##c

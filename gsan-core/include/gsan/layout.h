@@ -113,6 +113,8 @@
 #define GSAN_LAUNCH_GRAPH 8u
 /* Of the rows carried over: the frontier's. */
 #define GSAN_LAUNCH_FRONTIER_CARRIED 0x80000000u
+/* In cluster: all CTAs of the launch count as one cluster. */
+#define GSAN_LAUNCH_ONE_CLUSTER 0xffffffffu
 /* In the launch index that a kernel is given, the lowest bit of the launch's number plus
  * 1, or of 0 where it is not known beforehand (graphs); below lies the entry of the table
  * of descriptors.
@@ -206,10 +208,15 @@
 /* Action of a side: it wrote. With GSAN_RACE_READ: an atomic that does both. */
 #define GSAN_RACE_WRITE 2u
 
+/* Numbers of a site. */
+
+/* Flag: clusters copied tensors here, whose parts any CTA of the cluster may have moved. */
+#define GSAN_SITE_CLUSTER_COPY 1u
+
 /* The state region. */
 
 /* The version of the layout; processes that share memory must agree. */
-#define GSAN_STATE_VERSION 5u
+#define GSAN_STATE_VERSION 6u
 /* First word of a state region: "GSAN" and the version would differ in every other use. */
 #define GSAN_STATE_MAGIC 0x4753414eu
 /* The most devices a topology may have. */
@@ -474,8 +481,12 @@ struct gsan_launch_state {
     uint64_t frontier;
     /* CTAs that ran unchecked because no slot was free. */
     uint32_t unchecked;
+    /* How many CTAs, one after the other in the grid, a cluster has, once one has copied a tensor;
+     * GSAN_LAUNCH_ONE_CLUSTER if they do not lie so; 0: none has.
+     */
+    uint32_t cluster;
     /* 0. */
-    uint32_t reserved[25];
+    uint32_t reserved[24];
     /* A copy of the descriptor. */
     struct gsan_launch_descriptor descriptor;
 };
@@ -486,7 +497,8 @@ GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_state, carried) == 8);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_state, copied) == 12);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_state, frontier) == 16);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_state, unchecked) == 24);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_state, reserved) == 28);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_state, cluster) == 28);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_state, reserved) == 32);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_state, descriptor) == 128);
 
 /* A resident CTA. In its shared memory, or in the state region by SM in kernels that need all
@@ -696,8 +708,10 @@ struct gsan_site {
     uint32_t line;
     /* 1 once the other fields are there. */
     uint32_t ready;
+    /* GSAN_SITE_CLUSTER_COPY. In the device's own table only. */
+    uint32_t flags;
     /* 0. */
-    uint64_t reserved;
+    uint32_t reserved;
 };
 GSAN_STATIC_ASSERT(sizeof(struct gsan_site) == 32);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_site, key) == 0);
@@ -705,7 +719,8 @@ GSAN_STATIC_ASSERT(offsetof(struct gsan_site, text) == 8);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_site, bytes) == 12);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_site, line) == 16);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_site, ready) == 20);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_site, reserved) == 24);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_site, flags) == 24);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_site, reserved) == 28);
 
 /* The head of a copy of a device's site table in memory of the host, which outlives the device's
  * context. sites entries of Site follow, by number, then the file names, text_bytes bytes.
@@ -770,7 +785,9 @@ struct gsan_atomic_event {
     uint64_t begun;
     /* Digests at begin of the words of the cell but word 0. */
     uint16_t digests[3];
-    /* How many bytes: 1 to GSAN_EVENT_MAX_BYTES, all of one granule. */
+    /* How many bytes: 1 to GSAN_EVENT_MAX_BYTES, all of one granule. 0: the memory is write-once, and
+     * found says how many.
+     */
     uint16_t bytes;
 };
 GSAN_STATIC_ASSERT(sizeof(struct gsan_atomic_event) == 40);

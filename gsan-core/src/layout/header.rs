@@ -40,7 +40,7 @@ pub fn structures() -> Vec<Structure> {
 }
 
 /// The tables of constants, each with what it is about.
-fn constants() -> [(&'static str, &'static [Constant]); 12] {
+fn constants() -> [(&'static str, &'static [Constant]); 13] {
     [
         ("Fields of a word of a cell.", record::bits::CONSTANTS),
         ("Scopes in a record.", record::scope::CONSTANTS),
@@ -61,6 +61,7 @@ fn constants() -> [(&'static str, &'static [Constant]); 12] {
         ),
         ("Meetings.", super::meeting_codes::CONSTANTS),
         ("Numbers in a race entry.", super::race_codes::CONSTANTS),
+        ("Numbers of a site.", super::site_codes::CONSTANTS),
         ("The state region.", super::limits::CONSTANTS),
         (
             "Steps of the host in streams.",

@@ -14,6 +14,8 @@ pub mod launch_flags {
         pub const GRAPH: u32 = 8;
         /// Of the rows carried over: the frontier's.
         pub const FRONTIER_CARRIED: u32 = 1 << 31;
+        /// In `cluster`: all CTAs of the launch count as one cluster.
+        pub const ONE_CLUSTER: u32 = u32::MAX;
         /// In the launch index that a kernel is given, the lowest bit of the launch's number plus
         /// 1, or of 0 where it is not known beforehand (graphs); below lies the entry of the table
         /// of descriptors.
@@ -102,8 +104,11 @@ structure! {
         pub frontier: u64,
         /// CTAs that ran unchecked because no slot was free.
         pub unchecked: u32,
+        /// How many CTAs, one after the other in the grid, a cluster has, once one has copied a tensor;
+        /// `GSAN_LAUNCH_ONE_CLUSTER` if they do not lie so; 0: none has.
+        pub cluster: u32,
         /// 0.
-        pub reserved: [u32; 25],
+        pub reserved: [u32; 24],
         /// A copy of the descriptor.
         pub descriptor: LaunchDescriptor,
     }

@@ -43,7 +43,8 @@ structure! {
         pub begun: u64,
         /// Digests at begin of the words of the cell but word 0.
         pub digests: [u16; 3],
-        /// How many bytes: 1 to `GSAN_EVENT_MAX_BYTES`, all of one granule.
+        /// How many bytes: 1 to `GSAN_EVENT_MAX_BYTES`, all of one granule. 0: the memory is write-once, and
+        /// `found` says how many.
         pub bytes: u16,
     }
 }
@@ -99,7 +100,7 @@ impl AtomicEvent {
 
     /// What it says; `None` if there is nothing to do.
     pub fn fields(&self) -> Option<EventFields> {
-        if self.access == 0 {
+        if self.access == 0 || self.bytes == 0 {
             return None;
         }
         Some(EventFields {

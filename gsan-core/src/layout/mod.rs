@@ -38,7 +38,9 @@ pub use lent::{
     AtomicEvent, ClusterScratch, EventFields, Mbarrier, MbarrierTable, Meeting, event_codes,
     meeting_codes,
 };
-pub use race::{KernelName, RaceEntry, RaceRing, RaceSide, Site, SiteMirror, race_codes};
+pub use race::{
+    KernelName, RaceEntry, RaceRing, RaceSide, Site, SiteMirror, race_codes, site_codes,
+};
 pub use state::{
     Constants, CounterLine, GlobalState, Offsets, STATE_STRIDE, Shape, ShapeError, limits,
 };

@@ -28,6 +28,14 @@ pub mod race_codes {
     }
 }
 
+/// Numbers of a site.
+pub mod site_codes {
+    constants! { "GSAN_SITE_":
+        /// Flag: clusters copied tensors here, whose parts any CTA of the cluster may have moved.
+        pub const CLUSTER_COPY: u32 = 1;
+    }
+}
+
 structure! {
     /// One side of a race.
     pub struct RaceSide = "gsan_race_side", size 20, align 4 {
@@ -105,8 +113,10 @@ structure! {
         pub line: u32,
         /// 1 once the other fields are there.
         pub ready: u32,
+        /// `GSAN_SITE_CLUSTER_COPY`. In the device's own table only.
+        pub flags: u32,
         /// 0.
-        pub reserved: u64,
+        pub reserved: u32,
     }
 }
 

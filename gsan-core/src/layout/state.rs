@@ -17,7 +17,7 @@ pub const STATE_STRIDE: u64 = 1 << 30;
 pub mod limits {
     constants! { "GSAN_STATE_":
         /// The version of the layout; processes that share memory must agree.
-        pub const VERSION: u32 = 5;
+        pub const VERSION: u32 = 6;
         /// First word of a state region: "GSAN" and the version would differ in every other use.
         pub const MAGIC: u32 = 0x4753_414e;
         /// The most devices a topology may have.

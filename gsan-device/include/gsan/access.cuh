@@ -8,6 +8,7 @@
 #include "gsan/address.cuh"
 #include "gsan/past.cuh"
 #include "gsan/races.cuh"
+#include "gsan/write_once.cuh"
 
 namespace gsan {
 
@@ -30,9 +31,13 @@ GSAN_COLD void access_granule(gsan_global_state* globals, u64 granule, u64 recor
                               const char* file, u32 line) {
   Cta cta = Cta::current(globals);
   const gsan_constants& constants = globals->constants;
-  u64* words = AddressSpace<S>(constants).shadow(granule, constants.reserve_base);
+  AddressSpace<S> space(constants);
+  if (space.is_write_once(granule)) {
+    return access_write_once<S, Action>(globals, granule, record, file, line);
+  }
+  u64* words = space.shadow(granule, constants.reserve_base);
   Past past(cta);
-  CellAccess access = {record, Action, GSAN_SCOPE_NOT_ATOMIC};
+  CellAccess access = {record, Action, scope_of(Action)};
   Cell<S> cell = Cell<S>::load(words);
   Survey found = survey(cell, access, past);
 #pragma unroll 1
@@ -85,8 +90,8 @@ struct Accesses {
         space(cta.region.globals->constants),
         frontier(cta) {
     u32 site = find_site(cta, position);
-    record = make_record(frontier.thread, cta.touch(), kWholeGranule, kWrites,
-                         GSAN_SCOPE_NOT_ATOMIC, site);
+    record = make_record(frontier.thread, cta.touch(), kWholeGranule, kWrites, scope_of(Action),
+                         site);
   }
 
   GSAN_DEVICE u64* shadow(u64 granule) const { return space.shadow(granule, base); }
@@ -172,15 +177,64 @@ struct Accesses {
     access_granule<S, Action>(cta.region.globals, granule, record, position.file, position.line);
   }
 
+  // The cells of 16 aligned bytes.
+  struct Pair {
+    Cell<S> cell;
+    Cell<S> next;
+  };
+
+  // Whether an access to the bytes of `mask`, of 16 aligned ones, may be a common one.
+  GSAN_DEVICE bool may_be_common(u64 address, u32 mask) const {
+    return scope_of(Action) == GSAN_SCOPE_NOT_ATOMIC && mask == 0xffff &&
+           space.is_ordinary(address, 2 * kGranule);
+  }
+
+  // Loads the cells, if they are going to be looked at.
+  GSAN_DEVICE Pair load_pair(u64 address, u32 mask) const {
+    Pair pair = {};
+    if (!may_be_common(address, mask)) return pair;
+    u64* words = shadow(address);
+    pair.cell = Cell<S>::load(words);
+    pair.next = Cell<S>::load(words + S);
+    return pair;
+  }
+
+  // Checks an access to the bytes of `mask` of 16 aligned ones. Returns which of the two granules are to be
+  // checked by check_bytes, a bit each.
+  GSAN_DEVICE u32 check_pair(u64 address, u32 mask, Pair& pair) {
+    u32 granules = u32((mask & kWholeGranule) != 0) | u32(mask > kWholeGranule) << 1;
+    if (!may_be_common(address, mask)) {
+      if (!space.is_managed(address, 2 * kGranule)) return 0;
+      checked += ptx::count_bits(granules);
+      return granules;
+    }
+    checked += 2;
+    u64* words = shadow(address);
+    bool two = alike(pair.cell, pair.next);
+    u32 uncommon = 0;
+#pragma unroll 1
+    for (u32 part = 0; part < 2; part += 1 + two) {
+      if (!check_common(address, words, pair.cell, two)) uncommon |= (two ? 3u : 1u) << part;
+      words += S;
+      pair.cell = pair.next;
+    }
+    return uncommon;
+  }
+
+  // Checks an access to a part of a managed granule that was counted.
+  GSAN_DEVICE void check_bytes(GranulePart part) const {
+    u64 bytes = (record & ~u64(kRecordMask)) | part.mask << GSAN_RECORD_MASK_SHIFT;
+    check_uncommon(part.granule, bytes);
+  }
+
   GSAN_DEVICE void check_part(GranulePart part) {
     if (part.mask == 0 || !space.is_managed(part.granule)) return;
     ++checked;
-    if (part.mask == kWholeGranule) {
+    if (part.mask == kWholeGranule && space.is_ordinary(part.granule, kGranule)) {
       u64* words = shadow(part.granule);
       if (check_common(part.granule, words, Cell<S>::load(words), false)) return;
     }
-    u64 bytes = (record & ~u64(kRecordMask)) | part.mask << GSAN_RECORD_MASK_SHIFT;
-    check_uncommon(part.granule, bytes);
+    check_bytes(part);
   }
 
   // `Count` elements of one or two whole granules each. Elements of one call may overlap: those of
@@ -201,7 +255,12 @@ struct Accesses {
 #pragma unroll 1
     for (u32 index = 0; index < Count; ++index) {
       u64 address = select(addresses, index);
-      if (!space.is_managed(address, Granules * kGranule)) continue;
+      if (!space.is_ordinary(address, Granules * kGranule)) {
+        if (!space.is_managed(address, Granules * kGranule)) continue;
+        checked += Granules;
+        uncommon |= (Granules == 2 ? 3u : 1u) << (Granules * index);
+        continue;
+      }
       u64* words = shadow(address);
       Cell<S> cell = Cell<S>::load(words);
       Cell<S> next = Granules == 2 ? Cell<S>::load(words + S) : cell;

@@ -19,10 +19,13 @@ template <unsigned S>
 struct AddressSpace {
   u64 real_base;
   u64 usable;
+  // Of that, what comes before write-once memory.
+  u64 ordinary;
 
   GSAN_DEVICE explicit AddressSpace(const gsan_constants& constants)
       : real_base(constants.reserve_base + constants.reserve_bytes / 2),
-        usable(constants.reserve_bytes / 2 / S) {}
+        usable(constants.reserve_bytes / 2 / S),
+        ordinary(constants.write_once == 0 ? usable : constants.write_once - real_base) {}
 
   // Whether `address` is real memory that can have shadow.
   GSAN_DEVICE bool is_managed(u64 address) const { return address - real_base < usable; }
@@ -30,6 +33,15 @@ struct AddressSpace {
   // The same for `bytes` bytes from `address` on.
   GSAN_DEVICE bool is_managed(u64 address, u64 bytes) const {
     return address - real_base <= usable - bytes;
+  }
+
+  // Whether that is managed memory that may be written many times.
+  GSAN_DEVICE bool is_ordinary(u64 address, u64 bytes) const {
+    return address - real_base <= ordinary - bytes;
+  }
+
+  GSAN_DEVICE bool is_write_once(u64 address) const {
+    return is_managed(address) && address - real_base >= ordinary;
   }
 
   // The cell of `granule`, which must be managed. A cell takes S bytes for each byte of real

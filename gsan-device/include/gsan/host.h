@@ -17,6 +17,7 @@
 #ifndef GSAN_API
 #define GSAN_API extern "C"
 #define GSAN_INLINE_API extern "C"
+#define GSAN_TENSOR_API extern "C"
 #endif
 #define GSAN_COLD __attribute__((noinline)) inline
 
@@ -25,6 +26,7 @@ namespace gsan::host {
 inline thread_local u32 sm = 0;
 inline thread_local u64 cta_index = 0;
 inline thread_local u32 thread_index = 0;
+inline thread_local u32 cluster_ctas = 1;
 
 // What would take long on a device: fences that reach beyond the CTA, and accesses to global memory
 // whose result is waited for.
@@ -209,6 +211,9 @@ inline void meet(u32) {}
 inline void pause() { sched_yield(); }
 inline u32 sum(u32, u32 value) { return value; }
 #endif
+inline u32 cluster_ctas() { return host::cluster_ctas; }
+inline u32 cluster_width() { return host::cluster_ctas; }
+inline u32 load_tensor_map(const u32* word) { return *word; }
 inline u32 sm() { return host::sm; }
 inline u64 cta_index() { return host::cta_index; }
 inline u32 thread_index() { return host::thread_index + lane(); }

@@ -32,6 +32,8 @@ enum class Scope : u32 { kCta, kGpu, kSystem };
 // GSAN_API for what kernels call by name.
 #define GSAN_API extern "C" __attribute__((device, convergent))
 #define GSAN_INLINE_API extern "C" __attribute__((device, always_inline, convergent))
+// For what is too large for a kernel at each call.
+#define GSAN_TENSOR_API extern "C" __attribute__((device, noinline, convergent))
 #ifdef __CUDACC__
 #define GSAN_DEVICE __device__ __forceinline__
 #define GSAN_COLD __device__ __noinline__
@@ -397,6 +399,33 @@ GSAN_DEVICE u64 grid_ctas() {
   asm("mov.u32 %0, %%nctaid.y;" : "=r"(height));
   asm("mov.u32 %0, %%nctaid.z;" : "=r"(depth));
   return u64(width) * height * depth;
+}
+
+// How many CTAs the cluster has, and how many of them lie one after the other in the grid. For sm_90
+// and later.
+GSAN_DEVICE u32 cluster_ctas() {
+  u32 value;
+  asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(value));
+  return value;
+}
+
+GSAN_DEVICE u32 cluster_width() {
+  u32 value;
+  asm("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(value));
+  return value;
+}
+
+// A word of a tensor map, which lies in global memory, where it may have changed, or among the
+// parameters of the kernel.
+GSAN_DEVICE u32 load_tensor_map(const u32* word) {
+  u32 value;
+  asm volatile(
+      "{ .reg .pred p; isspacep.global p, %1;"
+      " @p ld.relaxed.gpu.b32 %0, [%1]; @!p ld.b32 %0, [%1]; }"
+      : "=r"(value)
+      : "l"(word)
+      : "memory");
+  return value;
 }
 
 GSAN_DEVICE void barrier(u32 id, u32 threads) {

@@ -31,14 +31,23 @@ GSAN_DEVICE bool passes_filter(Cta cta, u32 kind, u64 earlier, u64 later, u32& r
   }
 }
 
+// In an action: it is an asynchronous copy.
+constexpr u32 kAsynchronous = 4;
+constexpr u32 kActions = GSAN_RACE_READ | GSAN_RACE_WRITE;
+
+// Of accesses that are told once, only reductions are atomic.
+GSAN_DEVICE constexpr u32 scope_of(u32 action) {
+  return (action & kActions) == kActions ? GSAN_SCOPE_GPU : GSAN_SCOPE_NOT_ATOMIC;
+}
+
 GSAN_DEVICE void write_side(gsan_race_side& side, u64 record, u32 device, u32 action) {
   side.epoch = record_epoch(record);
   side.thread = u16(record_thread(record));
   side.site = u16(record_site(record));
   side.device = u8(device);
-  side.action = u8(action);
+  side.action = u8(action & kActions);
   side.scope = u8(record_scope(record));
-  side.flags = 0;
+  side.flags = action & kAsynchronous ? GSAN_RACE_ASYNCHRONOUS : 0;
 }
 
 // The side that was found in the cell: who it was is in the history, if not forgotten.
@@ -84,44 +93,95 @@ GSAN_DEVICE gsan_race_entry* take_place(Region region, u64& index) {
   return reinterpret_cast<gsan_race_entry*>(ring + 1) + (index & (ring->capacity - 1));
 }
 
-// Tells the host that `later`, an access to `granule`, races with the record `earlier`.
-GSAN_COLD void tell(Cta cta, u64 earlier, u64 later, u32 action, u64 granule, u32 repeats) {
+// Tells the host that `later`, an access to `granule`, did what `kind` says of `earlier`; that is 0
+// where there is none.
+GSAN_COLD void tell(Cta cta, u32 kind, u64 earlier, u64 later, u32 action, u64 granule, u32 mask,
+                    u32 repeats) {
   Region region = cta.region;
   u64 index;
   gsan_race_entry* entry = take_place(region, index);
   if (entry == nullptr) return;
-  u32 mask = record_mask(earlier) & record_mask(later);
   entry->address = granule + ptx::lowest(mask);
   entry->mask = u8(mask);
-  entry->kind = u8(CellAccess{later, action, record_scope(later)}.kind(earlier));
+  entry->kind = u8(kind);
   entry->repeats = repeats;
-  write_earlier_side(region, entry->earlier, earlier);
+  if (earlier != 0) {
+    write_earlier_side(region, entry->earlier, earlier);
+  } else {
+    write_side(entry->earlier, 0, region.globals->constants.rank, 0);
+    entry->earlier.flags = GSAN_RACE_FORGOTTEN;
+    entry->earlier.launch = 0;
+    entry->earlier.cta = 0;
+  }
   write_side(entry->later, later, region.globals->constants.rank, action);
   const gsan_launch_descriptor& launch = *cta.launch();
   entry->later.launch = launch.number;
   entry->later.cta = u32(cta.state->coordinates);
-  bool possible = launch.flags & GSAN_LAUNCH_OPAQUE || is_opaque(region, entry->earlier);
+  bool race = kind <= GSAN_RACE_WRITE_AFTER_WRITE;
+  bool possible =
+      race && (launch.flags & GSAN_LAUNCH_OPAQUE || is_opaque(region, entry->earlier));
   entry->flags = possible ? GSAN_RACE_POSSIBLE : 0;
   ptx::store_release_system(&entry->stamp, index + 1);
 }
 
 GSAN_COLD void halt(u32 kind, const char* file, u32 line) {
-  const char* message = kind == GSAN_RACE_READ_AFTER_WRITE   ? "Read after write race detected"
-                        : kind == GSAN_RACE_WRITE_AFTER_READ ? "Write after read race detected"
-                                                             : "Write after write race detected";
+  const char* message = kind == GSAN_RACE_READ_AFTER_WRITE    ? "Read after write race detected"
+                        : kind == GSAN_RACE_WRITE_AFTER_READ  ? "Write after read race detected"
+                        : kind == GSAN_RACE_WRITE_AFTER_WRITE ? "Write after write race detected"
+                        : kind == GSAN_RACE_WRITTEN_TWICE
+                            ? "Write-once memory written more than once"
+                        : kind == GSAN_RACE_READ_UNWRITTEN
+                            ? "Read of write-once memory before its first write"
+                            : "Atomic operations on write-once memory are not supported";
   ptx::assertion_failed(message, file, line);
+}
+
+// Whether clusters copied tensors at a site. It may be so where it is not known which site that is.
+GSAN_DEVICE bool is_cluster_copy(Region region, u32 site) {
+  const gsan_site* sites = region.part<gsan_site>(region.globals->offsets.sites);
+  return site == 0 || ptx::load_relaxed(&sites[site].flags) & GSAN_SITE_CLUSTER_COPY;
+}
+
+// Whether `earlier` and `later` are of CTAs of one cluster, and one of them is a copy of a tensor: any CTA
+// of the cluster may have moved those bytes, so also the one that made the other access.
+GSAN_COLD bool may_be_of_one_cta(Cta cta, u64 earlier, u64 later) {
+  u32 size = ptx::load_relaxed(&cta.launch_state()->cluster);
+  if (size == 0) return false;
+  Region region = cta.region;
+  const gsan_constants& constants = region.globals->constants;
+  if (region.device_of(record_thread(earlier)) != constants.rank) return false;
+  if (!is_cluster_copy(region, record_site(earlier)) &&
+      !is_cluster_copy(region, record_site(later))) {
+    return false;
+  }
+  u32 launch = 0;
+  u64 coordinates = 0;
+  if (!History{region}.find(record_thread(earlier), record_epoch(earlier), launch, coordinates)) {
+    // CTAs of a cluster run together, and are in the history as long.
+    return false;
+  }
+  if (launch != cta.launch()->number) return false;
+  return size == GSAN_LAUNCH_ONE_CLUSTER || coordinates / size == cta.state->coordinates / size;
+}
+
+// An access to the bytes of `mask` of `granule` did what `kind` says of `earlier`. At `file` and `line`.
+GSAN_COLD void report_kind(gsan_global_state* globals, u32 kind, u64 earlier, u64 later, u32 action,
+                           u64 granule, u32 mask, const char* file, u32 line) {
+  Cta cta = Cta::current(globals);
+  u32 repeats;
+  if (passes_filter(cta, kind, earlier, later, repeats)) {
+    tell(cta, kind, earlier, later, action, granule, mask, repeats);
+  }
+  if (globals->flags & GSAN_STATE_HALT_ON_RACE) halt(kind, file, line);
 }
 
 // An access to `granule`, whose record is `later`, met `earlier`. At `file` and `line`.
 GSAN_COLD void report(gsan_global_state* globals, u64 earlier, u64 later, u32 action, u64 granule,
                       const char* file, u32 line) {
-  Cta cta = Cta::current(globals);
+  if (may_be_of_one_cta(Cta::current(globals), earlier, later)) return;
   u32 kind = CellAccess{later, action, record_scope(later)}.kind(earlier);
-  u32 repeats;
-  if (passes_filter(cta, kind, earlier, later, repeats)) {
-    tell(cta, earlier, later, action, granule, repeats);
-  }
-  if (globals->flags & GSAN_STATE_HALT_ON_RACE) halt(kind, file, line);
+  u32 mask = record_mask(earlier) & record_mask(later);
+  report_kind(globals, kind, earlier, later, action, granule, mask, file, line);
 }
 
 }  // namespace gsan

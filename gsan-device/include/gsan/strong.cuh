@@ -240,15 +240,19 @@ GSAN_DEVICE bool can_be_named(Cta cta, const AddressSpace<S>& space, u64 address
          region >> GSAN_EVENT_REGION_SHIFT >> (64 - GSAN_EVENT_OFFSET_BITS) == 0;
 }
 
-// What is not checked may have brought something.
+// What an event keeps of region and address.
+template <unsigned S>
+GSAN_DEVICE u64 event_access(Cta cta, const AddressSpace<S>& space, u64 address) {
+  u64 region = reinterpret_cast<u64>(cta.region.globals) >> GSAN_EVENT_REGION_SHIFT;
+  return region << GSAN_EVENT_OFFSET_BITS | (address - space.real_base);
+}
+
+// What is not checked may have brought something. `loss` counts it, unless it is kNoLoss.
 GSAN_COLD void begin_unchecked(Cta cta, bool acquires, u32 loss) {
-  if (acquires) {
-    cta.learn_everything(loss);
-    ptx::local_or(&cta.state->flags, GSAN_THREAD_CHANGED);
-    cta.touch();
-  } else {
-    count(cta.region, loss);
-  }
+  if (loss != kNoLoss) count(cta.region, loss);
+  if (!acquires) return;
+  ptx::local_or(&cta.state->flags, GSAN_THREAD_EVERYTHING | GSAN_THREAD_CHANGED);
+  cta.touch();
 }
 
 // A strong access is about to be executed. By the lanes that make one.
@@ -263,6 +267,13 @@ GSAN_COLD void begin_strong(Cta cta, gsan_atomic_event* event, u64 address, u32 
   }
   if (!can_be_named(cta, space, address, bytes)) {
     return begin_unchecked(cta, strong.acquires && reads, GSAN_LOSS_NOT_INSTRUMENTED);
+  }
+  if (space.is_write_once(address)) {
+    begin_unchecked(cta, strong.acquires && reads, kNoLoss);
+    event->access = event_access(cta, space, address);
+    event->found = bytes;
+    event->bytes = 0;
+    return;
   }
   Warp warp = Warp::current();
   u32 offset = u32(address) & (kGranule - 1);
@@ -293,9 +304,7 @@ GSAN_COLD void begin_strong(Cta cta, gsan_atomic_event* event, u64 address, u32 
       warp.meet();
     }
   }
-  event->access = reinterpret_cast<u64>(cta.region.globals) >> GSAN_EVENT_REGION_SHIFT
-                      << GSAN_EVENT_OFFSET_BITS |
-                  (address - space.real_base);
+  event->access = event_access(cta, space, address);
   event->found = found;
   event->evicted = announced.evicted;
   bool published = acquired_key(left) != acquired_key(found) || is_sync(left) != is_sync(found);
@@ -340,6 +349,19 @@ GSAN_COLD void observe(Cta cta, Warp warp, bool acquires, u64 found, u64 left, u
   }
 }
 
+// An atomic on write-once memory was executed.
+template <unsigned S>
+GSAN_COLD void end_on_write_once(Cta cta, u64 address, u32 bytes, bool returns_value, bool wrote,
+                                 u32 scope, Position position) {
+  if (!cta.has_slot()) return;
+  u32 offset = u32(address) & (kGranule - 1);
+  u32 mask = bytes_between(offset, offset + bytes);
+  u64 record = make_record(cta.thread(), cta.touch(), mask, wrote, scope, find_site(cta, position));
+  u32 action = (returns_value ? u32(GSAN_RACE_READ) : 0) | (wrote ? u32(GSAN_RACE_WRITE) : 0);
+  report_kind(cta.region.globals, GSAN_RACE_WRITE_ONCE_ATOMIC, 0, record, action, address - offset,
+              mask, position.file, position.line);
+}
+
 // The strong access begun was executed. By the lanes that made one.
 template <unsigned S>
 GSAN_COLD void end_strong(const gsan_atomic_event* event, bool wrote, bool is_rmw, Strong strong,
@@ -347,9 +369,13 @@ GSAN_COLD void end_strong(const gsan_atomic_event* event, bool wrote, bool is_rm
   if (event->access == 0) return;
   u64 region = event->access >> GSAN_EVENT_OFFSET_BITS << GSAN_EVENT_REGION_SHIFT;
   Cta cta = Cta::current(reinterpret_cast<gsan_global_state*>(region));
-  Warp warp = Warp::current();
   AddressSpace<S> space(cta.region.globals->constants);
   u64 address = space.real_base + (event->access & ((u64(1) << GSAN_EVENT_OFFSET_BITS) - 1));
+  if (event->bytes == 0) {
+    return end_on_write_once<S>(cta, address, u32(event->found), is_rmw || !wrote, wrote,
+                                strong.scope, position);
+  }
+  Warp warp = Warp::current();
   u32 offset = u32(address) & (kGranule - 1);
   u64 granule = address - offset;
   u32 mask = bytes_between(offset, offset + event->bytes);

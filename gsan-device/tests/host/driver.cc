@@ -319,6 +319,83 @@ void cluster_sync() {
 #endif
 }
 
+// Runs `warp(cta, index)` for all warps of some CTAs at once, or, where a CTA has one thread, one after the
+// other. The CTAs are a cluster if there are several.
+template <class F>
+void run_warps(const std::vector<Seat>& ctas, u32 warps, F warp) {
+  host::cluster_ctas = u32(ctas.size());
+#if GSAN_LANES > 1
+  std::vector<host::WarpTask> tasks;
+#endif
+  for (u32 rank = 0; rank < ctas.size(); ++rank) {
+    for (u32 index = 0; index < warps; ++index) {
+#if GSAN_LANES > 1
+      tasks.push_back({ctas[rank].sm, ctas[rank].cta_index, 32 * index, ~0u,
+                       [=](u32) { warp(rank, index); }});
+#else
+      host::sm = ctas[rank].sm;
+      host::cta_index = ctas[rank].cta_index;
+      warp(rank, index);
+#endif
+    }
+  }
+#if GSAN_LANES > 1
+  host::Fibres::instance().run(std::move(tasks));
+#endif
+  host::cluster_ctas = 1;
+}
+
+// A copy of a box: a load, a store or a reduction.
+void box() {
+  u64 kind = word();
+  auto globals = pointer<gsan_global_state>();
+  auto map = pointer<const void>();
+  auto file = pointer<const char>();
+  u32 line = u32(word());
+  u32 bytes = u32(word());
+  u32 warps = u32(word());
+  u32 rank = u32(word());
+  std::vector<int32_t> coordinates;
+  std::vector<int16_t> shape;
+  for (u32 d = 0; d < rank; ++d) coordinates.push_back(int32_t(word()));
+  for (u32 d = 0; d < rank; ++d) shape.push_back(int16_t(word()));
+  std::vector<Seat> ctas = places();
+  u32 count = u32(ctas.size());
+  run_warps(ctas, warps, [&](u32 cta, u32 index) {
+    u32 id = index * count + cta, all = warps * count;
+    if (kind == 0) {
+      __triton_gsan_load_tensor_desc(globals, map, coordinates.data(), rank, shape.data(), bytes, 1,
+                                     id, all, file, line);
+    } else if (kind == 1) {
+      __triton_gsan_store_tensor_desc(globals, map, coordinates.data(), rank, shape.data(), bytes,
+                                      1, id, all, file, line);
+    } else {
+      __triton_gsan_atomic_tensor_desc(globals, map, coordinates.data(), rank, shape.data(), bytes,
+                                       1, 1, id, all, file, line);
+    }
+  });
+}
+
+// A gather or a scatter of one warp.
+void indexed() {
+  bool stores = word() != 0;
+  auto globals = pointer<gsan_global_state>();
+  auto map = pointer<const void>();
+  auto file = pointer<const char>();
+  u32 line = u32(word());
+  u32 bytes = u32(word());
+  u32 column = u32(word());
+  u32 columns = u32(word());
+  std::vector<int32_t> indices;
+  for (u64 left = word(); left > 0; --left) indices.push_back(int32_t(word()));
+  auto function =
+      stores ? __triton_gsan_store_indexed_tensor_desc : __triton_gsan_load_indexed_tensor_desc;
+  run_warps({{host::sm, host::cta_index}}, 1, [&](u32, u32) {
+    function(globals, map, indices.data(), u32(indices.size()), column, columns, bytes, 1, file,
+             line);
+  });
+}
+
 // CTAs hand a granule around through an mbarrier of each, round after round, and meet now and then.
 void ring_of_mbarriers() {
   auto globals = pointer<gsan_global_state>();
@@ -508,6 +585,12 @@ int main() {
       }
       case 28:
         ring_of_mbarriers();
+        break;
+      case 29:
+        box();
+        break;
+      case 30:
+        indexed();
         break;
 #if GSAN_LANES > 1
       case 17:

@@ -385,6 +385,45 @@ impl Driver {
         self.places(ctas)
     }
 
+    /// The copy of a box by all `warps` warps of each of `ctas`, which are a cluster if there are several.
+    pub(crate) fn copy_box(
+        &mut self,
+        kind: Copy,
+        [globals, map]: [u64; 2],
+        (file, line): (u64, u32),
+        (bytes, warps): (u32, u32),
+        (coordinates, shape): (&[i32], &[u16]),
+        ctas: &[(u32, u64)],
+    ) -> &mut Self {
+        self.push(29, &[kind as u64, globals, map, file, line.into()]);
+        self.commands
+            .extend([bytes.into(), warps.into(), shape.len() as u64]);
+        self.commands
+            .extend(coordinates.iter().map(|&index| i64::from(index) as u64));
+        self.commands
+            .extend(shape.iter().map(|&size| u64::from(size)));
+        self.places(ctas)
+    }
+
+    /// A gather or a scatter of `columns` elements from column `first` on, of some rows, by one warp.
+    pub(crate) fn copy_rows(
+        &mut self,
+        stores: bool,
+        [globals, map]: [u64; 2],
+        (file, line): (u64, u32),
+        bytes: u32,
+        (first, columns): (i32, u32),
+        rows: &[i32],
+    ) -> &mut Self {
+        self.push(30, &[stores.into(), globals, map, file, line.into()]);
+        self.commands
+            .extend([bytes.into(), i64::from(first) as u64, columns.into()]);
+        self.commands.push(rows.len() as u64);
+        self.commands
+            .extend(rows.iter().map(|&row| i64::from(row) as u64));
+        self
+    }
+
     /// From now on lanes are parted at random.
     pub(crate) fn split_warps(&mut self, seed: u32) -> &mut Self {
         self.push(20, &[seed.into()])
@@ -405,6 +444,14 @@ impl Driver {
         let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
         output.stdout.chunks_exact(8).map(word).collect()
     }
+}
+
+/// What a copy of a box does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Copy {
+    Load = 0,
+    Store = 1,
+    Reduce = 2,
 }
 
 /// The lanes that have an address.

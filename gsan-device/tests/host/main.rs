@@ -9,5 +9,6 @@ mod costs;
 mod driver;
 mod launches;
 mod synchronisation;
+mod tensor_maps;
 mod threads;
 mod warps;

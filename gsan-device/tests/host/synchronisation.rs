@@ -477,7 +477,7 @@ impl<const S: usize> Twin<S> {
         let device = (device.collect(), races.collect());
         let core: Vec<u64> = granules
             .iter()
-            .flat_map(|&granule| self.core.cell_words(granule).unwrap())
+            .flat_map(|&granule| self.core.cell_words(granule).unwrap_or([0; S]))
             .map(plain)
             .collect();
         let races = self.core.take_races();
