@@ -403,7 +403,10 @@ mod models {
     where
         M::U64: Send + Sync,
     {
-        loom::model(|| {
+        // With few preemptions.
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(2);
+        builder.check(|| {
             let memory = words::<M::U64>(SiteMirror::<M>::words(3, 8) as usize, 0);
             SiteMirror::<M>::with_room(&memory, 3, 8).unwrap();
             let memory = Arc::new(memory);

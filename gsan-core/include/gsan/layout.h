@@ -375,8 +375,8 @@ GSAN_STATIC_ASSERT(sizeof(struct gsan_row_header) == 64);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_row_header, filled) == 0);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_row_header, reserved) == 4);
 
-/* What the host says of a launch. In pinned memory: a CTA reads it once, at its start, as one
- * line, from LaunchState if another CTA has left a copy there. Addresses are those of the
+/* What the host says of a launch. In pinned memory: a CTA copies it once, at its start, as one
+ * line, from LaunchState if the launch's first CTA has left a copy there. Addresses are those of the
  * launching process; 0 means none.
  */
 struct gsan_launch_descriptor {
@@ -473,7 +473,9 @@ struct gsan_launch_state {
      * GSAN_LAUNCH_FRONTIER_CARRIED.
      */
     uint32_t carried;
-    /* The launch whose descriptor is copied below: its number plus 1, written last. */
+    /* The launch whose descriptor is copied below: its number plus 1, written last, by the CTA that
+     * started first.
+     */
     uint32_t copied;
     /* The snapshot of the starting frontier, once the first publisher has made it, as in
      * ThreadState.
@@ -545,9 +547,7 @@ struct gsan_thread_state {
     uint64_t published;
     /* The snapshot of its frontier with the launches overtaken that it knows to be complete. */
     uint64_t frontier;
-    /* The launch descriptor, or the copy of it. */
-    uint64_t descriptor;
-    /* The LaunchState. */
+    /* The LaunchState; 0: the launch is not known, and nothing is checked. */
     uint64_t state;
     /* What the newest release fence published: a sync record; 0: nothing. */
     uint64_t fence;
@@ -562,11 +562,13 @@ struct gsan_thread_state {
     /* Records evicted because their cell was full; the same. */
     uint32_t evicted;
     /* 0. */
-    uint32_t reserved[3];
+    uint32_t reserved[5];
     /* Sync words that relaxed reads saw, for a later acquire fence. */
     uint64_t seen[8];
+    /* The launch. */
+    struct gsan_launch_descriptor launch;
 };
-GSAN_STATIC_ASSERT(sizeof(struct gsan_thread_state) == 256);
+GSAN_STATIC_ASSERT(sizeof(struct gsan_thread_state) == 384);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, own_row) == 0);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, foreign_row) == 8);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, named_rows) == 16);
@@ -587,16 +589,16 @@ GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, checkpoint) == 80);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, reserved_word) == 84);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, published) == 88);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, frontier) == 96);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, descriptor) == 104);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, state) == 112);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, fence) == 120);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, acquired) == 128);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, coordinates) == 160);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, carries) == 168);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, not_sampled) == 172);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, evicted) == 176);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, reserved) == 180);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, state) == 104);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, fence) == 112);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, acquired) == 120);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, coordinates) == 152);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, carries) == 160);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, not_sampled) == 164);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, evicted) == 168);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, reserved) == 172);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, seen) == 192);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, launch) == 256);
 
 /* One start of a CTA. Each thread id has a ring of them, which the holder of the slot alone writes: an
  * access at epoch e was made by the CTA with the newest start not after e. Both words have the

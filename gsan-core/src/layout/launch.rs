@@ -24,8 +24,8 @@ pub mod launch_flags {
 }
 
 structure! {
-    /// What the host says of a launch. In pinned memory: a CTA reads it once, at its start, as one
-    /// line, from [`LaunchState`] if another CTA has left a copy there. Addresses are those of the
+    /// What the host says of a launch. In pinned memory: a CTA copies it once, at its start, as one
+    /// line, from [`LaunchState`] if the launch's first CTA has left a copy there. Addresses are those of the
     /// launching process; 0 means none.
     pub struct LaunchDescriptor = "gsan_launch_descriptor", size 128, align 128 {
         /// The frontier's row of the own bank.
@@ -97,7 +97,8 @@ structure! {
         /// Which rows were carried over to the completion: a bit for each launch overtaken, and
         /// `GSAN_LAUNCH_FRONTIER_CARRIED`.
         pub carried: u32,
-        /// The launch whose descriptor is copied below: its number plus 1, written last.
+        /// The launch whose descriptor is copied below: its number plus 1, written last, by the CTA that
+        /// started first.
         pub copied: u32,
         /// The snapshot of the starting frontier, once the first publisher has made it, as in
         /// [`ThreadState`].
@@ -152,7 +153,7 @@ pub mod thread_flags {
 structure! {
     /// A resident CTA. In its shared memory, or in the state region by SM in kernels that need all
     /// shared memory for themselves. The first line is what accesses and releases look at.
-    pub struct ThreadState = "gsan_thread_state", size 256, align 128 {
+    pub struct ThreadState = "gsan_thread_state", size 384, align 128 {
         /// The frontier's row of the own bank.
         pub own_row: u64,
         /// The frontier's foreign row; 0: nothing is in it.
@@ -193,9 +194,7 @@ structure! {
         pub published: u64,
         /// The snapshot of its frontier with the launches overtaken that it knows to be complete.
         pub frontier: u64,
-        /// The launch descriptor, or the copy of it.
-        pub descriptor: u64,
-        /// The [`LaunchState`].
+        /// The [`LaunchState`]; 0: the launch is not known, and nothing is checked.
         pub state: u64,
         /// What the newest release fence published: a sync record; 0: nothing.
         pub fence: u64,
@@ -210,9 +209,11 @@ structure! {
         /// Records evicted because their cell was full; the same.
         pub evicted: u32,
         /// 0.
-        pub reserved: [u32; 3],
+        pub reserved: [u32; 5],
         /// Sync words that relaxed reads saw, for a later acquire fence.
         pub seen: [u64; 8],
+        /// The launch.
+        pub launch: LaunchDescriptor,
     }
 }
 

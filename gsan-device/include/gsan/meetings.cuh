@@ -112,7 +112,7 @@ constexpr u32 kClusterPatience = 1u << 22;
 // until all have, and acquires. They are resident together, so each will come. Should one not (it
 // has left the kernel), everything so far counts as ordered.
 GSAN_COLD void cluster_barrier_sync(Cta cta, Warp warp, gsan_cluster_scratch* scratch, u32 ctas) {
-  if (cta.state->descriptor == 0) return;
+  if (!cta.is_known()) return;
   Meeting meeting = {&scratch->meeting};
   u32 phase = 0;
   if (warp.leads()) {
@@ -213,7 +213,7 @@ GSAN_COLD void mbarrier_init(gsan_mbarrier_table* table, u32 offset, u32 owner, 
 // room for a barrier, whoever waits for it takes everything for ordered.
 GSAN_COLD void mbarrier_arrive(Cta cta, Warp warp, gsan_mbarrier_table* table, bool asks,
                                u32 offset, u32 recipients, u32 arrivals, bool releases) {
-  if (cta.state->descriptor == 0) return;
+  if (!cta.is_known()) return;
   auto same = [&](u32 from) {
     u32 other_offset = warp.share(offset, from);
     u32 other_recipients = warp.share(recipients, from);
@@ -244,7 +244,7 @@ GSAN_COLD void mbarrier_arrive(Cta cta, Warp warp, gsan_mbarrier_table* table, b
 // A wait for the phase of `parity` of the barrier of CTA `owner` has returned.
 GSAN_COLD void mbarrier_wait(Cta cta, Warp warp, gsan_mbarrier_table* table, bool asks, u32 offset,
                              u32 owner, u32 parity) {
-  if (cta.state->descriptor == 0) return;
+  if (!cta.is_known()) return;
   u32 key = Mbarriers::key(offset, owner);
   parity &= 1;
   auto same = [&](u32 from) {

@@ -19,7 +19,7 @@ struct Group {
   GSAN_DEVICE void wait() const { ptx::barrier(barrier_id, threads); }
 };
 
-// The descriptor of the launch: the copy in device memory, if a CTA has left one there. The low
+// The descriptor of the launch: the copy in device memory, if the first CTA has left it there. The low
 // half of `index` is the entry of the host's table, the high half the launch's number plus 1, or 0
 // where the number is not known beforehand (graphs).
 GSAN_DEVICE const gsan_launch_descriptor* descriptor(Region region, const void* table, u64 index) {
@@ -31,17 +31,15 @@ GSAN_DEVICE const gsan_launch_descriptor* descriptor(Region region, const void* 
   return static_cast<const gsan_launch_descriptor*>(table) + u32(index);
 }
 
-// Leaves a copy of `launch` in device memory. All that do so write the same.
-GSAN_DEVICE const gsan_launch_descriptor* copy(const gsan_launch_descriptor* launch) {
-  auto state = reinterpret_cast<gsan_launch_state*>(launch->state);
-  if (launch == &state->descriptor) return launch;
-  auto source = reinterpret_cast<const u64*>(launch);
-  auto target = reinterpret_cast<u64*>(&state->descriptor);
+// Leaves a copy of the launch's descriptor in device memory. One CTA of a launch does. In a graph,
+// others may look at what the replay before left there meanwhile, which says the same.
+GSAN_DEVICE void pass_on(const gsan_launch_descriptor& launch, gsan_launch_state* shared) {
+  auto source = reinterpret_cast<const u64*>(&launch);
+  auto target = reinterpret_cast<u64*>(&shared->descriptor);
   for (u32 word = 0; word < sizeof(gsan_launch_descriptor) / sizeof(u64); ++word) {
     ptx::store_relaxed(target + word, source[word]);
   }
-  ptx::store_release(&state->copied, launch->number + 1);
-  return &state->descriptor;
+  ptx::store_release(&shared->copied, launch.number + 1);
 }
 
 // Finds the launch of a CTA that becomes resident, and says whether a checkpoint is due: the CTA is the
@@ -53,16 +51,15 @@ GSAN_DEVICE bool enter(Cta cta, u32 records, const void* table, u64 index) {
   Region region = cta.region;
   if (table == nullptr || !region.is_ready(records)) return false;
 
-  const gsan_launch_descriptor* found = descriptor(region, table, index);
+  state->launch = *descriptor(region, table, index);
+  const gsan_launch_descriptor& launch = *cta.launch();
+  state->state = launch.state;
   // A graph's launch that the host has not described yet.
-  if (found->state == 0) return false;
-  const gsan_launch_descriptor* launch = copy(found);
-  auto shared = reinterpret_cast<gsan_launch_state*>(launch->state);
-  state->descriptor = reinterpret_cast<u64>(launch);
-  state->state = launch->state;
+  if (!cta.is_known()) return false;
   state->coordinates = ptx::cta_index();
-  state->taken = complete(*launch);
-  if (ptx::add_relaxed(&shared->started, 1u) != 0) return false;
+  state->taken = complete(launch);
+  if (ptx::add_relaxed(&cta.launch_state()->started, 1u) != 0) return false;
+  pass_on(launch, cta.launch_state());
   state->carries = GSAN_LAUNCH_FRONTIER_CARRIED;
   u64 newest = Checkpoints{region}.newest();
   u64 head = ptx::load_relaxed_system(&region.globals->publication_head.value);
@@ -87,7 +84,7 @@ GSAN_COLD void start(Cta cta, u32 thread, u32 threads, u32 records, const void* 
   if (thread != 0) return;
   Region region = cta.region;
   gsan_thread_state* state = cta.state;
-  if (state->descriptor == 0) return;
+  if (!cta.is_known()) return;
   const gsan_launch_descriptor* launch = cta.launch();
   u32 slot = Slots(region, *launch).take(ptx::sm());
   if (slot == kNoSlot) {
@@ -182,7 +179,7 @@ GSAN_COLD void complete_all(Cta cta, Group group) {
 // The CTA returns from the kernel: its completion is filled, its slot is free.
 GSAN_COLD void exit(Cta cta, Group group) {
   gsan_thread_state* state = cta.state;
-  if (state->descriptor == 0) return;
+  if (!cta.is_known()) return;
   // Nobody makes accesses any more.
   group.wait();
   if (!knows_nothing_else(*state)) complete_all(cta, group);
@@ -214,7 +211,7 @@ GSAN_COLD void exit(Cta cta, Group group) {
 
 // `griddepcontrol.wait` returned: the completion of the launch waited for is known.
 GSAN_COLD void grid_dependency_wait(Cta cta, Group group) {
-  if (cta.state->descriptor == 0) return;
+  if (!cta.is_known()) return;
   const gsan_launch_descriptor& launch = *cta.launch();
   if (group.leads() && launch.waits_for != 0) {
     take_completions(cta, 1u << (launch.waits_for - 1) | complete(launch));

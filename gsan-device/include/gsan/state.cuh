@@ -97,9 +97,10 @@ struct Cta {
 #endif
   }
 
-  GSAN_DEVICE const gsan_launch_descriptor* launch() const {
-    return reinterpret_cast<const gsan_launch_descriptor*>(state->descriptor);
-  }
+  // Whether the host said what is launched.
+  GSAN_DEVICE bool is_known() const { return state->state != 0; }
+
+  GSAN_DEVICE const gsan_launch_descriptor* launch() const { return &state->launch; }
 
   GSAN_DEVICE gsan_launch_state* launch_state() const {
     return reinterpret_cast<gsan_launch_state*>(state->state);

@@ -260,7 +260,7 @@ template <unsigned S>
 GSAN_COLD void begin_strong(Cta cta, gsan_atomic_event* event, u64 address, u32 bytes, bool reads,
                             Strong strong) {
   event->access = 0;
-  if (cta.state->descriptor == 0) return;
+  if (!cta.is_known()) return;
   AddressSpace<S> space(cta.region.globals->constants);
   if (!space.is_managed(address)) {
     return begin_unchecked(cta, strong.acquires && reads, GSAN_LOSS_UNMANAGED);

@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include <atomic>
 #include <map>
 #include <thread>
 #include <vector>
@@ -250,13 +251,12 @@ void threads() {
   u32 rounds = u32(word());
   bool mixed = word() != 0;
   std::vector<std::thread> running;
+  std::atomic<u32> ready = 0;
   for (u32 sm = 0; sm < count; ++sm) {
-    // The first has copied the descriptor before the others start.
-    if (sm == 0) {
-      threads.start(sm);
-      threads.exit();
-    }
-    running.emplace_back([=] {
+    running.emplace_back([=, &ready] {
+      // All start at once, which orders nothing.
+      ready.fetch_add(1, std::memory_order_relaxed);
+      while (ready.load(std::memory_order_relaxed) < count) std::this_thread::yield();
       threads.start(sm);
       threads.run(sm, rounds, mixed);
     });
