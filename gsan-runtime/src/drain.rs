@@ -16,8 +16,10 @@ use crate::telling::{Follower, News, Nobody};
 const SHORTEST: Duration = Duration::from_millis(1);
 /// How long it sleeps at most: the ring must not fill up meanwhile, nor may looking cost anything.
 const LONGEST: Duration = Duration::from_millis(20);
-/// How often it asks what was checked.
+/// How often it asks what was checked, and how often if something was found: what a process that dies has
+/// checked is then known up to about there.
 const REFRESHED: Duration = Duration::from_secs(1);
+const REFRESHED_AT_MOST: Duration = Duration::from_millis(100);
 
 /// Says what was checked and lost; `None` if it cannot be said now.
 pub type AskChecked = Box<dyn Fn() -> Option<Checked> + Send + Sync>;
@@ -166,14 +168,19 @@ impl Shared {
 
     fn run(&self) {
         let mut pause = SHORTEST;
+        self.refresh();
         let mut refreshed = Instant::now();
         loop {
             let drained = self.drain();
+            let often = match drained.entries {
+                0 => REFRESHED,
+                _ => REFRESHED_AT_MOST,
+            };
             pause = match drained.entries {
                 0 => (2 * pause).min(LONGEST),
                 _ => SHORTEST,
             };
-            if refreshed.elapsed() >= REFRESHED {
+            if refreshed.elapsed() >= often {
                 self.refresh();
                 refreshed = Instant::now();
             }

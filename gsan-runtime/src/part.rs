@@ -4,7 +4,7 @@
 //! other keeps it in memory of its own. Devices write the race ring and the lines of source that races
 //! name; the process writes launches, kernels, allocations and, as it drains the ring, each distinct
 //! race. Nothing has to be done at the end: a part that a crash left is complete but for what was
-//! never written, and [`reader::PartReader`] takes it as it is.
+//! never written, and [`PartReader`] takes it as it is.
 
 mod format;
 mod found;

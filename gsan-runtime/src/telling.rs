@@ -259,7 +259,11 @@ impl Follower {
             accesses: checked.accesses,
             covered_bytes: checked.covered_bytes,
             uncovered_bytes: checked.uncovered_bytes,
-            seeds: [checked.seed].into(),
+            // 0 stands for none: one that is drawn is never 0.
+            seeds: (checked.seed != 0)
+                .then_some(checked.seed)
+                .into_iter()
+                .collect(),
             ..model::Summary::default()
         });
         for (count, what) in [

@@ -62,6 +62,10 @@ pub(crate) struct Arguments {
     command: Vec<OsString>,
 }
 
+const STILL_RUNS: &str = "still runs; what it has found up to now is in the report";
+const ENDED_SILENTLY: &str = "ended without a word; all that it had found is in the report, its last \
+                              second may be missing in what was checked";
+
 /// How long new findings wait to be looked for.
 const INTERVAL: Duration = Duration::from_millis(100);
 
@@ -102,9 +106,10 @@ pub(crate) fn run(arguments: &Arguments, shared: &Shared) -> Result<ExitCode, Fa
     teller.tell(&run.settle());
     teller.progress.clear();
     for ending in run.endings() {
-        let what = match ending.running {
-            true => "still runs; what it has found up to now is in the report",
-            false => "ended without a word; what it had found is in the report",
+        let what = if ending.running {
+            STILL_RUNS
+        } else {
+            ENDED_SILENTLY
         };
         output::note(shared, &format!("{} {what}", ending.name));
     }
