@@ -5,6 +5,12 @@
 // to the cell changes, and changes by compare-and-swap only; the other words are plain stores, so two
 // accesses at once may lose a record to each other, which loses a report.
 //
+// All devices that map the memory read and write its cells, so words are accessed relaxed at `sys` scope:
+// accesses of two devices at `gpu` scope would not be morally strong, and the PTX ISA promises such
+// neither that words are read whole nor that they are ever seen (Memory Consistency Model, "Morally
+// Strong Operations", "Conflict and Data-races", "Single-copy Atomicity"). Relaxed accesses go past the
+// first-level cache at either scope; only fences cost more at `sys`, and there are none here.
+//
 // `P` tells what is known of the past: `is_ordered(thread, epoch)` and `is_same_device(thread)`.
 #pragma once
 
@@ -92,7 +98,7 @@ struct Cell {
     Cell cell;
 #pragma unroll
     for (unsigned i = 0; i < S; i += 2) {
-      ptx::load_relaxed_pair(words + i, cell.word[i], cell.word[i + 1]);
+      ptx::load_relaxed_system_pair(words + i, cell.word[i], cell.word[i + 1]);
     }
     return cell;
   }
@@ -140,9 +146,9 @@ GSAN_DEVICE Survey survey(const Cell<S>& cell, const CellAccess& access, const P
 // between wins, its record is as good as this one.
 GSAN_DEVICE void replace(u64* words, u32 index, u64 found, u64 value) {
   if (index == 0) {
-    ptx::compare_exchange_relaxed(words, found, value);
+    ptx::compare_exchange_relaxed_system(words, found, value);
   } else {
-    ptx::store_relaxed(words + index, value);
+    ptx::store_relaxed_system(words + index, value);
   }
 }
 

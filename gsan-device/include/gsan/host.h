@@ -62,7 +62,7 @@ T load_relaxed(const T* word) {
   return __atomic_load_n(word, __ATOMIC_RELAXED);
 }
 
-inline void load_relaxed_pair(const u64* words, u64& first, u64& second) {
+inline void load_relaxed_system_pair(const u64* words, u64& first, u64& second) {
   host::answer();
   first = __atomic_load_n(words, __ATOMIC_RELAXED);
   second = __atomic_load_n(words + 1, __ATOMIC_RELAXED);
@@ -113,7 +113,7 @@ inline void and_relaxed(u32* word, u32 value) { __atomic_fetch_and(word, value, 
 
 inline void and_release(u32* word, u32 value) { __atomic_fetch_and(word, value, __ATOMIC_RELEASE); }
 
-inline void max_relaxed(u32* word, u32 value) {
+inline void max_relaxed_system(u32* word, u32 value) {
   u32 found = load_relaxed(word);
   while (found < value) {
     u32 before = compare_exchange_relaxed(word, found, value);

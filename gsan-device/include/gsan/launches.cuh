@@ -122,7 +122,7 @@ GSAN_DEVICE u32* high_water(Region region, u32 bank) {
 template <class F>
 GSAN_DEVICE void for_each_place(Region region, u32 bank, u32 first, u32 share, F body) {
   Topology topology = {region.globals->constants};
-  u32 mark = ptx::load_relaxed(high_water(region, bank));
+  u32 mark = ptx::load_relaxed_system(high_water(region, bank));
   for (u32 slot = first; slot < mark; slot += share) {
     Place place = {bank, slot};
     body(place, topology.id(place));

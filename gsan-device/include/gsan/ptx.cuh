@@ -60,14 +60,6 @@ GSAN_DEVICE u64 load_relaxed(const u64* word) {
   return value;
 }
 
-// Two words at a multiple of 16 bytes; each is read as a whole, the two together are not.
-GSAN_DEVICE void load_relaxed_pair(const u64* words, u64& first, u64& second) {
-  asm volatile("ld.relaxed.gpu.global.v2.b64 {%0, %1}, [%2];"
-               : "=l"(first), "=l"(second)
-               : "l"(words)
-               : "memory");
-}
-
 GSAN_DEVICE u32 load_acquire(const u32* word) {
   u32 value;
   asm volatile("ld.acquire.gpu.global.b32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
@@ -183,9 +175,9 @@ GSAN_DEVICE void and_release(u32* word, u32 value) {
                : "memory");
 }
 
-GSAN_DEVICE void max_relaxed(u32* word, u32 value) {
+GSAN_DEVICE void max_relaxed_system(u32* word, u32 value) {
   u32 found;
-  asm volatile("atom.relaxed.gpu.global.max.u32 %0, [%1], %2;"
+  asm volatile("atom.relaxed.sys.global.max.u32 %0, [%1], %2;"
                : "=r"(found)
                : "l"(word), "r"(value)
                : "memory");
@@ -242,6 +234,14 @@ GSAN_DEVICE void store_relaxed_system(u32* word, u32 value) {
 
 GSAN_DEVICE void store_relaxed_system(u64* word, u64 value) {
   asm volatile("st.relaxed.sys.global.b64 [%0], %1;" : : "l"(word), "l"(value) : "memory");
+}
+
+// Two words at a multiple of 16 bytes; each is read as a whole, the two together are not.
+GSAN_DEVICE void load_relaxed_system_pair(const u64* words, u64& first, u64& second) {
+  asm volatile("ld.relaxed.sys.global.v2.b64 {%0, %1}, [%2];"
+               : "=l"(first), "=l"(second)
+               : "l"(words)
+               : "memory");
 }
 
 // Four words at a multiple of 16 bytes; each is read as a whole, the four together are not.

@@ -70,8 +70,9 @@ GSAN_DEVICE void write_earlier_side(Region region, gsan_race_side& side, u64 rec
 GSAN_DEVICE bool is_opaque(Region region, const gsan_race_side& side) {
   if (side.flags & GSAN_RACE_FORGOTTEN) return false;
   const gsan_launch_state* state = region.of_device(side.device).launch(side.launch);
-  return ptx::load_acquire(&state->copied) == side.launch + 1 &&
-         ptx::load_relaxed(&state->descriptor.flags) & GSAN_LAUNCH_OPAQUE;
+  if (ptx::load_relaxed_system(&state->copied) != side.launch + 1) return false;
+  fence(region);
+  return ptx::load_relaxed_system(&state->descriptor.flags) & GSAN_LAUNCH_OPAQUE;
 }
 
 // A place in the ring, which the caller fills and then stamps with the index written to `index`,

@@ -31,15 +31,18 @@ GSAN_DEVICE const gsan_launch_descriptor* descriptor(Region region, const void* 
   return static_cast<const gsan_launch_descriptor*>(table) + u32(index);
 }
 
-// Leaves a copy of the launch's descriptor in device memory. One CTA of a launch does. In a graph,
-// others may look at what the replay before left there meanwhile, which says the same.
-GSAN_DEVICE void pass_on(const gsan_launch_descriptor& launch, gsan_launch_state* shared) {
+// Leaves a copy of the launch's descriptor in device memory. One CTA of a launch does. Who asks whether
+// a launch is opaque may be on another device, and in a graph may look at what the replay before left
+// there, which says the same.
+GSAN_DEVICE void pass_on(Region region, const gsan_launch_descriptor& launch,
+                         gsan_launch_state* shared) {
   auto source = reinterpret_cast<const u64*>(&launch);
   auto target = reinterpret_cast<u64*>(&shared->descriptor);
   for (u32 word = 0; word < sizeof(gsan_launch_descriptor) / sizeof(u64); ++word) {
-    ptx::store_relaxed(target + word, source[word]);
+    ptx::store_relaxed_system(target + word, source[word]);
   }
-  ptx::store_release(&shared->copied, launch.number + 1);
+  fence(region);
+  ptx::store_relaxed_system(&shared->copied, launch.number + 1);
 }
 
 // Finds the launch of a CTA that becomes resident, and says whether a checkpoint is due: the CTA is the
@@ -59,7 +62,7 @@ GSAN_DEVICE bool enter(Cta cta, u32 records, const void* table, u64 index) {
   state->coordinates = ptx::cta_index();
   state->taken = complete(launch);
   if (ptx::add_relaxed(&cta.launch_state()->started, 1u) != 0) return false;
-  pass_on(launch, cta.launch_state());
+  pass_on(region, launch, cta.launch_state());
   state->carries = GSAN_LAUNCH_FRONTIER_CARRIED;
   u64 newest = Checkpoints{region}.newest();
   u64 head = ptx::load_relaxed_system(&region.globals->publication_head.value);
@@ -96,7 +99,7 @@ GSAN_COLD void start(Cta cta, u32 thread, u32 threads, u32 records, const void* 
   u32 id = launch->bank_first + slot;
   u32 last = ptx::load_relaxed(region.epoch(id));
   u32 epoch = following(region, last < kFirstEpoch ? kFirstEpoch - 1 : last);
-  ptx::store_relaxed(region.epoch(id), epoch);
+  ptx::store_relaxed_system(region.epoch(id), epoch);
   History{region}.start(id, epoch, launch->number, state->coordinates);
   state->own_row = launch->own_row;
   state->foreign_row = is_filled(launch->foreign_row) ? launch->foreign_row : 0;
@@ -109,7 +112,7 @@ GSAN_COLD void start(Cta cta, u32 thread, u32 threads, u32 records, const void* 
   state->slots = region.globals->constants.slots;
   state->flags = 0;
   // Who finds a record of this CTA finds it in the history.
-  ptx::fence();
+  fence(region);
 }
 
 // What the CTA knew goes into the completion, by all threads of the group.
@@ -120,7 +123,7 @@ GSAN_COLD void complete_rows(Cta cta, Group group) {
   if (cta.flags() & GSAN_THREAD_EVERYTHING) {
     for_each_place(region, group.thread, group.threads, [&](Place place, u32 thread) {
       Region home = region.of_device(region.device_of(thread));
-      done.add(place, thread, entry_all(ptx::load_acquire(home.epoch(thread))));
+      done.add(place, thread, entry_all(ptx::load_relaxed_system(home.epoch(thread))));
     });
   }
   if (u32 checkpoint = known_checkpoint(cta)) {
@@ -199,7 +202,7 @@ GSAN_COLD void exit(Cta cta, Group group) {
   if (cta.has_slot() && launch.own_done != 0) {
     // Whatever is there covers nothing newer: only this CTA knows of its epochs to come.
     u32 own = entry_all(ptx::local_load(&state->epoch));
-    ptx::max_relaxed(reinterpret_cast<u32*>(launch.own_done) + slot, own);
+    ptx::max_relaxed_system(reinterpret_cast<u32*>(launch.own_done) + slot, own);
   }
   ptx::fence();
   if (cta.has_slot()) {

@@ -10,14 +10,6 @@
 
 namespace gsan {
 
-GSAN_DEVICE void fence(Region region) {
-  if (region.globals->constants.devices > 1) {
-    ptx::fence_system();
-  } else {
-    ptx::fence();
-  }
-}
-
 template <class T>
 GSAN_DEVICE T load_acquire(Region region, const T* word) {
   T value = ptx::load_relaxed_system(word);

@@ -37,7 +37,7 @@ struct Slots {
       // Acquires what the last holder of the slot wrote before it gave it back.
       if ((ptx::or_acquire(masks + sm, bit) & bit) == 0) {
         u32 slot = ptx::lowest(bit) * sms + sm;
-        ptx::max_relaxed(high_water, slot + 1);
+        ptx::max_relaxed_system(high_water, slot + 1);
         return slot;
       }
     }
@@ -73,21 +73,21 @@ struct History {
     u32 number = ptx::load_relaxed(starts);
     gsan_history_entry* entry = ring(thread) + number % GSAN_STATE_HISTORY;
     u64 tag = u64(epoch) << GSAN_HISTORY_START_SHIFT;
-    ptx::store_relaxed(&entry->start, tag | u64(launch) << GSAN_HISTORY_LAUNCH_SHIFT);
-    ptx::store_relaxed(&entry->coordinates, tag | coordinates);
+    ptx::store_relaxed_system(&entry->start, tag | u64(launch) << GSAN_HISTORY_LAUNCH_SHIFT);
+    ptx::store_relaxed_system(&entry->coordinates, tag | coordinates);
     ptx::store_relaxed(starts, number + 1);
   }
 
   // The CTA that had `thread` at `epoch`; false if it is forgotten.
   GSAN_DEVICE bool find(u32 thread, u32 epoch, u32& launch, u64& coordinates) const {
     // What the CTA wrote at its start comes before the record that was found.
-    ptx::fence();
+    fence(region);
     gsan_history_entry* entries = ring(thread);
     u64 newest = 0;
 #pragma unroll 1
     for (u32 index = 0; index < GSAN_STATE_HISTORY; ++index) {
-      u64 word = ptx::load_relaxed(&entries[index].start);
-      u64 where = ptx::load_relaxed(&entries[index].coordinates);
+      u64 word = ptx::load_relaxed_system(&entries[index].start);
+      u64 where = ptx::load_relaxed_system(&entries[index].coordinates);
       u64 start = word >> GSAN_HISTORY_START_SHIFT;
       if (start != where >> GSAN_HISTORY_START_SHIFT) continue;
       if (start > epoch || start < newest >> GSAN_HISTORY_START_SHIFT || start == 0) continue;

@@ -69,6 +69,15 @@ struct Region {
   }
 };
 
+// A fence between accesses to memory that all devices of the topology map.
+GSAN_DEVICE void fence(Region region) {
+  if (region.globals->constants.devices > 1) {
+    ptx::fence_system();
+  } else {
+    ptx::fence();
+  }
+}
+
 // Counts a limit that was met.
 GSAN_COLD void count(Region region, u32 loss, u64 times = 1) {
   ptx::add_relaxed(&region.globals->losses[loss], times);
