@@ -196,6 +196,9 @@ configuration! {
     launch: Launch {
         /// CTAs of one stream that can be told apart on one multiprocessor at once.
         slots_per_sm: u32 = "16", from 1, to 32;
+        /// Registers of a thread of a Triton kernel. Without a bound the checks use so many that fewer
+        /// CTAs run at once. 0: no bound. A kernel that cannot do with it has none.
+        max_registers: u32 = "128", from 0, to 255;
     }
 
     /// Memory shared between processes.

@@ -11,6 +11,7 @@ use crate::failure::Failure;
 use crate::{configuration, output};
 
 mod gpu;
+mod python;
 
 /// Say what of this machine works with GSan
 ///
@@ -70,7 +71,8 @@ copies and library calls are not checked; they carry order, like any launch.
 
 pub(crate) fn run(_: &Arguments, shared: &Shared) -> Result<ExitCode, Failure> {
     configuration::load(shared)?;
-    let checks = gpu::checks(&cuda::probe());
+    let mut checks = gpu::checks(&cuda::probe());
+    checks.extend(python::checks());
     let text = format!("{}\n{SCOPE}", show(&checks));
     output::bytes(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)

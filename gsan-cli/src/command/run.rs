@@ -18,6 +18,8 @@ use gsan_runtime::run::Run;
 use gsan_runtime::run_directory::RunDirectory;
 use gsan_runtime::telling::News;
 
+pub(crate) use self::environment::package;
+
 use self::child::{Child, Ended};
 use self::progress::Progress;
 use crate::arguments::Shared;

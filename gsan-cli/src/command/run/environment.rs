@@ -75,7 +75,7 @@ fn with_mode(modes: &str) -> String {
 }
 
 /// The directory of the Python package.
-fn package() -> Option<PathBuf> {
+pub(crate) fn package() -> Option<PathBuf> {
     let is_package = |path: &PathBuf| path.join(INJECTED).join("sitecustomize.py").is_file();
     if let Some(named) = env::var_os(PACKAGE).filter(|named| !named.is_empty()) {
         let named = std::path::absolute(named).ok()?;
