@@ -870,9 +870,11 @@ enum gsan_status gsan_device_library(uint32_t records,
                                      size_t *bytes);
 
 /**
- * What of this machine works, as JSON: driver, devices, peers, addresses, fabric handles.
+ * What of this machine works, as JSON: driver, devices, peers, addresses, fabric handles. What is missing
+ * says why. Starts nothing.
  */
-enum gsan_status gsan_doctor(char *json, size_t *bytes);
+enum gsan_status gsan_doctor(char *json,
+                             size_t *bytes);
 
 /**
  * Begins a launch: chooses what it starts after. From here to gsan_launch_end() the stream is this
@@ -899,11 +901,11 @@ enum gsan_status gsan_launch_end(struct gsan_launch *launch,
                                  int submitted);
 
 /**
- * Whether a kernel that Triton instrumented synchronises in ways that nobody reports, by its PTX:
- * `*opaque` is 1 or 0, and `why` says which instruction it is. For the form of `why` and `bytes` see
- * gsan_configuration(); both may be null.
+ * Whether a kernel that Triton instrumented synchronises in ways that nobody reports: `*opaque` is 1 or 0,
+ * and `why` says how. `ir` is Triton's intermediate representation of it (ttir or ttgir). For the form of
+ * `why` and `bytes` see gsan_configuration(); both may be null.
  */
-enum gsan_status gsan_kernel_is_opaque(const char *ptx,
+enum gsan_status gsan_kernel_is_opaque(const char *ir,
                                        int *opaque,
                                        char *why,
                                        size_t *bytes);

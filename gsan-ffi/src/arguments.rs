@@ -101,10 +101,6 @@ pub(crate) struct Room<'a, T> {
 }
 
 impl<T: Copy> Room<'_, T> {
-    pub(crate) fn count(&self) -> usize {
-        self.count
-    }
-
     /// Writes as many of the values as there is room for.
     pub(crate) fn fill(&self, values: &[T]) {
         let count = values.len().min(self.count);

@@ -22,11 +22,6 @@
     reason = "every function may be called by anybody at any time; what pointers must point to is \
               said in the documentation of each"
 )]
-#![allow(
-    dead_code,
-    unused_imports,
-    reason = "functions are filled in one by one"
-)]
 
 mod arguments;
 mod call;

@@ -50,9 +50,3 @@ impl Failure {
         Failure::new(gsan_status::GSAN_INVALID_ARGUMENT, message)
     }
 }
-
-impl Failure {
-    pub(crate) fn not_yet() -> Failure {
-        Failure::new(gsan_status::GSAN_UNSUPPORTED, "not supported yet")
-    }
-}

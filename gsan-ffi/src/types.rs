@@ -356,19 +356,33 @@ pub struct gsan_device_info {
 }
 
 /// A launch between gsan_launch_begin() and gsan_launch_end().
-pub struct gsan_launch(c_void);
+pub struct gsan_launch {
+    _nothing: [u8; 0],
+}
 /// A graph whose plan is known: captured, or built by hand.
-pub struct gsan_graph(c_void);
+pub struct gsan_graph {
+    _nothing: [u8; 0],
+}
 /// A replay of a graph between gsan_replay_begin() and gsan_replay_end().
-pub struct gsan_replay(c_void);
+pub struct gsan_replay {
+    _nothing: [u8; 0],
+}
 /// A graph that is being built by hand.
-pub struct gsan_graph_builder(c_void);
+pub struct gsan_graph_builder {
+    _nothing: [u8; 0],
+}
 /// Ranks that meet.
-pub struct gsan_group(c_void);
+pub struct gsan_group {
+    _nothing: [u8; 0],
+}
 /// Processes that pass memory to each other.
-pub struct gsan_rendezvous(c_void);
+pub struct gsan_rendezvous {
+    _nothing: [u8; 0],
+}
 /// A CTA of a host kernel, within its callback.
-pub struct gsan_cta(c_void);
+pub struct gsan_cta {
+    _nothing: [u8; 0],
+}
 
 /// What is called with a race. Its texts live until it returns. It must not throw.
 pub type gsan_race_callback =

@@ -20,11 +20,13 @@
 
 #![deny(unsafe_code)]
 
+pub mod doctor;
 pub mod drain;
 pub mod error;
 pub mod findings;
 pub mod host;
 mod lowest;
+pub mod opaque;
 pub mod part;
 pub mod process;
 pub mod run;

@@ -4,9 +4,10 @@ use std::ffi::{c_char, c_int, c_void};
 
 use std::sync::{Mutex, PoisonError};
 
+use gsan_runtime::opaque::{hidden_synchronisation, is_triton_ir};
 use gsan_runtime::session::{KernelLaunch, Launch};
 
-use crate::arguments::{optional_text, output, text, versioned};
+use crate::arguments::{optional_text, output, text, text_room, versioned};
 use crate::call::status;
 use crate::handles::{self, Object};
 use crate::session::{number, running, session_with};
@@ -89,21 +90,36 @@ pub extern "C" fn gsan_launch_end(launch: *mut gsan_launch, submitted: c_int) ->
     })
 }
 
-/// Whether a kernel that Triton instrumented synchronises in ways that nobody reports, by its PTX:
-/// `*opaque` is 1 or 0, and `why` says which instruction it is. For the form of `why` and `bytes` see
-/// gsan_configuration(); both may be null.
+/// Whether a kernel that Triton instrumented synchronises in ways that nobody reports: `*opaque` is 1 or 0,
+/// and `why` says how. `ir` is Triton's intermediate representation of it (ttir or ttgir). For the form of
+/// `why` and `bytes` see gsan_configuration(); both may be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gsan_kernel_is_opaque(
-    ptx: *const c_char,
+    ir: *const c_char,
     opaque: *mut c_int,
     why: *mut c_char,
     bytes: *mut usize,
 ) -> gsan_status {
     status(|| {
         // SAFETY: C says that they point to what they should.
-        let _arguments = unsafe { (text(ptx, "ptx")?, output(opaque, "opaque")?) };
-        let _ = (why, bytes);
-        Err(Failure::not_yet())
+        let (ir, opaque, room) = unsafe {
+            let room = match bytes.is_null() && why.is_null() {
+                true => None,
+                false => Some(text_room(why, bytes)?),
+            };
+            (text(ir, "ir")?, output(opaque, "opaque")?, room)
+        };
+        if !is_triton_ir(ir) {
+            return Err(Failure::invalid(
+                "ir is not Triton's intermediate representation of a kernel: it has no tt.func",
+            ));
+        }
+        let found = hidden_synchronisation(ir);
+        opaque.set(found.is_some().into());
+        match room {
+            Some(room) => room.write(found.as_deref().unwrap_or_default()),
+            None => Ok(()),
+        }
     })
 }
 

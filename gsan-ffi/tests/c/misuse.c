@@ -84,7 +84,8 @@ static void null_and_misaligned(void) {
     INVALID(gsan_rendezvous_join("x", 0, 1, 1, NULL), "out is null");
 
     INVALID(gsan_launch_begin(0, NULL, NULL, NULL, &number, &number), "info is null");
-    INVALID(gsan_kernel_is_opaque(NULL, NULL, NULL, NULL), "ptx is null");
+    INVALID(gsan_kernel_is_opaque(NULL, NULL, NULL, NULL), "ir is null");
+    INVALID(gsan_kernel_is_opaque(".version 8.0", &(int){0}, NULL, NULL), "no tt.func");
     INVALID(gsan_capture_id(0, NULL, NULL), "id is null");
     INVALID(gsan_capture_ended(0, 0, NULL), "graph is null");
     INVALID(gsan_replay_begin(NULL, 0, NULL, NULL), "replay is null");
