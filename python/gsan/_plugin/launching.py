@@ -76,16 +76,17 @@ def _is_opaque(function: int) -> bool:
     if known is None:
         known = False
         group = _groups.get(function, {})
-        path = next((path for name, path in group.items() if name.endswith(".ptx")), None)
+        path = next((path for name, path in group.items() if name.endswith(".ttgir")), None)
         if path is not None:
             try:
                 with open(path, "rb") as file:
-                    ptx = file.read()
+                    ir = file.read()
             except OSError:
-                ptx = b""
-            answer = c_int()
-            library().kernel_is_opaque(ptx, byref(answer), None, None)
-            known = bool(answer.value)
+                ir = b""
+            if ir:
+                answer = c_int()
+                library().kernel_is_opaque(ir, byref(answer), None, None)
+                known = bool(answer.value)
         _opaque[function] = known
     return known
 
