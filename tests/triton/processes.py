@@ -1,0 +1,231 @@
+"""Programs that end in every way, start others, or were written against Triton's own module.
+
+usage: processes.py [--gsan COMMAND] [--limit SECONDS] [--json FILE] [NAME ...]
+
+Each runs in a process of its own, most under `gsan run`; its exit code must be right, and what it
+prints must hold certain words. NAME is a part of a name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+KERNEL = """
+import os, signal, sys, threading
+import torch, triton
+import triton.language as tl
+
+@triton.jit
+def racy(x):
+    tl.store(x, tl.program_id(0))
+
+@triton.jit
+def clean(x):
+    tl.store(x + tl.program_id(0), tl.program_id(0))
+
+def launch(kernel):
+    x = torch.zeros(64, dtype=torch.int32, device="cuda")
+    kernel[(64,)](x, num_warps=1)
+    torch.cuda.synchronize()
+"""
+
+RACE = "write-after-write"
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program, how it is started, and how it must end."""
+
+    name: str
+    text: str
+    code: int
+    #: What the output must hold, and what it must not.
+    says: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()
+    #: The command that runs the file; `gsan run -- python FILE` if not given. `{gsan}`, `{python}`,
+    #: and `{file}` are filled in.
+    command: tuple[str, ...] = ("{gsan}", "run", "--", "{python}", "{file}")
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+PLAIN = ("{python}", "{file}")
+
+PROGRAMS = [
+    Program("racy", KERNEL + "launch(racy)", 66, (RACE, "racy")),
+    Program("clean", KERNEL + "launch(clean)", 0, (), (RACE,)),
+    Program("a race wins over the code", KERNEL + "launch(racy); sys.exit(3)", 66, (RACE,)),
+    Program("the program's own code", KERNEL + "launch(clean); sys.exit(3)", 3),
+    Program("a mistake of the program", KERNEL + "launch(clean); 1 / 0", 1, ("ZeroDivisionError",)),
+    Program("left by os._exit", KERNEL + "launch(racy); os._exit(0)", 66, (RACE,)),
+    Program("killed", KERNEL + "launch(racy); os.kill(os.getpid(), signal.SIGKILL)", 66, (RACE,)),
+    Program("killed, clean", KERNEL + "launch(clean); os.kill(os.getpid(), signal.SIGKILL)", 137),
+    Program("crashes", KERNEL + "launch(racy); os.kill(os.getpid(), signal.SIGSEGV)", 66, (RACE,)),
+    Program("interrupted", KERNEL + "launch(clean); os.kill(os.getpid(), signal.SIGINT)", 130),
+    Program("terminated", KERNEL + "launch(racy); os.kill(os.getpid(), signal.SIGTERM)", 66),
+    Program(
+        "forks",
+        KERNEL + "launch(clean)\nif os.fork() == 0: sys.exit(0)\nos.wait(); launch(racy)",
+        66,
+        (RACE,),
+    ),
+    Program(
+        "forks before CUDA starts",
+        KERNEL + "pid = os.fork()\nlaunch(racy if pid == 0 else clean)\nif pid: os.wait()",
+        66,
+        (RACE,),
+    ),
+    Program(
+        "starts another",
+        KERNEL
+        + "import subprocess\n"
+        + "if sys.argv[1:]: launch(racy)\n"
+        + "else: subprocess.run([sys.executable, __file__, 'child'])",
+        66,
+        (RACE,),
+    ),
+    Program(
+        "threads",
+        KERNEL
+        + "def work():\n    with torch.cuda.stream(torch.cuda.Stream()): launch(clean)\n"
+        + "ts = [threading.Thread(target=work) for _ in range(8)]\n"
+        + "[t.start() for t in ts]; [t.join() for t in ts]",
+        0,
+    ),
+    Program(
+        "runs out of memory",
+        KERNEL
+        + "launch(racy)\ntry:\n    torch.empty(1 << 50, dtype=torch.int8, device='cuda')\n"
+        + "except torch.OutOfMemoryError as error: print('caught', error)",
+        66,
+        (RACE, "caught", "out of memory"),
+    ),
+    Program(
+        "statistics of memory",
+        KERNEL
+        + "x = torch.empty(1 << 20, device='cuda')\n"
+        + "assert torch.cuda.memory_allocated() == 4 << 20\n"
+        + "del x; assert torch.cuda.memory_allocated() == 0\n"
+        + "assert torch.cuda.max_memory_allocated() == 4 << 20\n"
+        + "torch.cuda.empty_cache(); print(torch.cuda.memory_summary()[:100])",
+        0,
+    ),
+    Program(
+        "halts",
+        KERNEL + "try: launch(racy)\nexcept Exception as e: print('stopped', type(e)); os._exit(9)",
+        66,
+        (RACE,),
+        environment={"GSAN_REPORT_ON_RACE": "halt"},
+    ),
+    Program(
+        "in a program",
+        "import gsan\n"
+        + KERNEL
+        + "with gsan.enable():\n    launch(racy); print(gsan.race_count())\n"
+        + "    (race,) = gsan.races(); print(race.kind, race.later.place)\n"
+        + "gsan.reset()\nwith gsan.enable(): launch(clean)\ngsan.assert_no_races(); print('done')",
+        0,
+        (RACE, "done"),
+        command=PLAIN,
+    ),
+    Program(
+        "written against Triton's module",
+        "import gsan; gsan.install()\n"
+        + KERNEL
+        + "from triton.experimental import gsan as module\n"
+        + "module.configure(rng_seed=7, clock_buffer_size=4096)\n"
+        + "triton.knobs.compilation.instrumentation_mode = 'gsan'\n"
+        + "pool = module.create_mem_pool()\n"
+        + "with torch.cuda.use_mem_pool(pool):\n    launch(racy)\n"
+        + "from triton.experimental.gsan import _testing_utils as utils\n"
+        + "assert utils.global_state().rng_seed == 7, utils.global_state()\n"
+        + "assert gsan.race_count() == 1\n"
+        + "try: module.configure(rng_seed=8)\nexcept RuntimeError as error: print('fixed', error)\n"
+        + "assert module.has_live_allocations()\n"
+        + "try: module.reset()\nexcept AssertionError as error: print('live', error)\n",
+        0,
+        ("fixed",),
+        command=PLAIN,
+    ),
+    Program(
+        "python -m triton.tools.gsan",
+        KERNEL + "launch(racy)",
+        66,
+        (RACE,),
+        command=("{gsan}", "run", "--", "{python}", "-m", "triton.tools.gsan", "{file}"),
+    ),
+    Program(
+        "a test suite",
+        "import pytest\n"
+        + KERNEL
+        + "def test_racy(): launch(racy)\ndef test_clean(): launch(clean)\n"
+        + "@pytest.mark.gsan(False)\ndef test_known(): launch(racy)\n",
+        1,
+        ("1 failed", "2 passed", RACE),
+        command=("{python}", "-m", "pytest", "-q", "-p", "gsan.pytest_plugin", "--gsan", "{file}"),
+    ),
+]
+
+
+def run(program: Program, options: argparse.Namespace, folder: Path) -> tuple[bool, str]:
+    """Whether it ended as it must, and if not, what it did."""
+    file = folder / "program.py"
+    file.write_text(program.text)
+    values = {"gsan": options.gsan, "python": sys.executable, "file": str(file)}
+    command = [part.format(**values) for part in program.command]
+    try:
+        ended = subprocess.run(
+            command,
+            env={**os.environ, **program.environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=options.limit,
+            text=True,
+            errors="replace",
+        )
+    except subprocess.TimeoutExpired:
+        return False, f"took more than {options.limit} s"
+    problems = []
+    if ended.returncode != program.code:
+        problems.append(f"exit code {ended.returncode}, not {program.code}")
+    problems += [f"does not say {words!r}" for words in program.says if words not in ended.stdout]
+    problems += [f"says {words!r}" for words in program.silent if words in ended.stdout]
+    return not problems, "; ".join(problems) + "\n" + ended.stdout[-2500:]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--gsan", default=shutil.which("gsan"), help="the gsan command")
+    parser.add_argument("--limit", type=float, default=90, help="seconds for a program (90)")
+    parser.add_argument("--json", type=Path, help="where the results go")
+    parser.add_argument("names", nargs="*", help="parts of the names of programs")
+    options = parser.parse_args()
+    results = []
+    for program in PROGRAMS:
+        if options.names and not any(part in program.name for part in options.names):
+            continue
+        start = time.monotonic()
+        with tempfile.TemporaryDirectory() as folder:
+            good, output = run(program, options, Path(folder))
+        seconds = time.monotonic() - start
+        print(f"{'ok' if good else 'FAILED':<7} {seconds:6.1f} s  {program.name}", flush=True)
+        if not good:
+            print("        " + output.strip().replace("\n", "\n        "), flush=True)
+        results.append({"name": program.name, "ok": good, "output": "" if good else output})
+    failed = sum(not result["ok"] for result in results)
+    print(f"{len(results)} programs, {failed} failed")
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
