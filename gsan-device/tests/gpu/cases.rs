@@ -221,6 +221,15 @@ pub(crate) fn kinds() -> Vec<Case> {
         .collect()
 }
 
+/// A race of each kind, and what the driver says of it where a race ends the program.
+pub(crate) fn halts() -> [(Case, &'static str); 3] {
+    [
+        (pair(0, 1, &NO_MESSAGE), "Read after write race detected"),
+        (pair(1, 0, &NO_MESSAGE), "Write after read race detected"),
+        (pair(0, 0, &NO_MESSAGE), "Write after write race detected"),
+    ]
+}
+
 /// A write, a message of every form, order and scope, and a read.
 pub(crate) fn messages() -> Vec<Case> {
     let mut cases = Vec::new();

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::sys::CUdevice_attribute_enum as Attribute;
 use cudarc::driver::sys::CUfunction_attribute_enum as FunctionAttribute;
-use cudarc::driver::{CudaContext, CudaStream, result, sys};
+use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
 use gsan_core::address::Records;
 use gsan_core::atomics::{Native, map_words64};
-use gsan_core::ids::DeviceRank;
-use gsan_core::layout::{GlobalState, STATE_STRIDE};
-use gsan_core::race_ring::RaceRing;
-use gsan_core::site_mirror::SiteMirror;
+use gsan_core::ids::{DeviceRank, SiteId};
+use gsan_core::layout::{GlobalState, STATE_STRIDE, limits};
+use gsan_core::race_ring::{RaceReader, RaceRing};
+use gsan_core::site_mirror::{SiteMirror, SourceLine};
 use gsan_vmm::backend::cuda::CudaBackend;
 use gsan_vmm::backend::{Backend, Device};
 use gsan_vmm::{Allocator, Options};
@@ -242,6 +242,49 @@ impl Gpu {
         }
     }
 
+    /// From now on a race ends the kernel, and with it the context.
+    pub(crate) fn halt_on_race(&mut self) {
+        self.runtime.global.flags = limits::HALT_ON_RACE;
+        let state = self.runtime.places.state;
+        let bytes = bytemuck::bytes_of(&self.runtime.global);
+        self.backend.write(GPU, state, bytes).unwrap();
+    }
+
+    /// Runs `case`, which ends with an error of the driver, and says what is left of the races in memory of
+    /// the host: files and lines of the earlier and the later side.
+    pub(crate) fn run_to_death(
+        &mut self,
+        case: &Case,
+    ) -> (Option<DriverError>, Vec<[Option<SourceLine>; 2]>) {
+        let buffers = self.buffers(case);
+        self.fill(case, &buffers);
+        self.clear_shadow();
+        for launch in &case.launches {
+            self.launch(launch, &buffers);
+        }
+        let error = self.context.synchronize().err();
+        let (ring, mirror) = self.told();
+        let mut races = Vec::new();
+        RaceReader::new(ring).finish(|race| {
+            let sites = [race.earlier.site, race.later.site];
+            races.push(sites.map(|site| mirror.get(SiteId(site.into()))));
+        });
+        (error, races)
+    }
+
+    /// What kernels leave in memory of the host.
+    fn told(&self) -> (RaceRing<'_, Native>, SiteMirror<'_, Native>) {
+        // SAFETY: they have that many bytes, kernels access the words by atomics and have ended.
+        let [ring, mirror] = unsafe {
+            [(&self.ring, RING_BYTES), (&self.mirror, MIRROR_BYTES)]
+                .map(|(pinned, bytes)| map_words64(pinned.memory.cast(), bytes as usize / 8))
+        };
+        (
+            RaceRing::new(ring).unwrap(),
+            SiteMirror::new(mirror).unwrap(),
+        )
+    }
+
     /// Runs `case` on memory that was never accessed, and says what was found.
     pub(crate) fn run(&mut self, case: &Case) -> Found {
         self.run_after(0, case)
@@ -271,14 +314,9 @@ impl Gpu {
             let found = words(buffers[*buffer], expected.len());
             assert_eq!(found, *expected, "{}", case.name);
         }
-        // SAFETY: they have that many bytes, kernels access the words by atomics and have ended.
-        let [ring, mirror] = unsafe {
-            [(&self.ring, RING_BYTES), (&self.mirror, MIRROR_BYTES)]
-                .map(|(pinned, bytes)| map_words64(pinned.memory.cast(), bytes as usize / 8))
-        };
         let read = |address, into: &mut [u8]| self.read(address, into);
-        let mirror = SiteMirror::new(mirror).unwrap();
-        Found::read(&self.runtime, RaceRing::new(ring).unwrap(), mirror, read)
+        let (ring, mirror) = self.told();
+        Found::read(&self.runtime, ring, mirror, read)
     }
 
     /// The shortest of `runs` runs, in milliseconds, of a case that is one launch.

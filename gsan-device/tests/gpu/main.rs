@@ -8,6 +8,7 @@
 
 mod cases;
 mod device;
+mod halt;
 mod kernels;
 mod runtime;
 

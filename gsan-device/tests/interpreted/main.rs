@@ -18,12 +18,14 @@ use cases::{Argument, Case, Size};
 use gsan_core::address::{AddressSpace, Records};
 use gsan_core::event::{Detector, Event, EventError};
 use gsan_core::ids::{DeviceRank, StreamId};
+use gsan_core::layout;
 use gsan_core::loss::Losses;
 use gsan_core::race::Race;
 use gsan_core::race_ring::RaceRing;
 use gsan_core::site_mirror::SiteMirror;
 use gsan_device::{StateMemory, Variant};
 use gsan_ptx::diagnostic::Source;
+use gsan_ptx::exec::fault::{FaultKind, Finding};
 use gsan_ptx::exec::launch::Launch;
 use gsan_ptx::exec::memory::Image;
 use gsan_ptx::exec::schedule::{Schedule, Strategy};
@@ -114,9 +116,23 @@ impl Interpreter {
 
     /// Runs `case`; what the library found, and whether the kernels came to the result they should.
     fn run(&mut self, case: &Case, schedule: Schedule, limits: Limits) -> Found {
+        let found = self.run_with(0, case, schedule, limits);
+        found.unwrap_or_else(|fault| panic!("{}: {fault:?}", case.name))
+    }
+
+    /// The same with flags of the state region. `Err` says what ended the kernel.
+    fn run_with(
+        &mut self,
+        flags: u32,
+        case: &Case,
+        schedule: Schedule,
+        limits: Limits,
+    ) -> Result<Found, FaultKind> {
         let records = self.variant.records;
         assert_eq!(case.module, self.module);
         let (mut runtime, mut image) = device(records, limits.multiprocessors);
+        runtime.global.flags = flags;
+        image.write(STATE, bytemuck::bytes_of(&runtime.global));
         let places = runtime.places;
         let mut buffers = Vec::new();
         let mut next = places.space.real_base();
@@ -169,14 +185,13 @@ impl Interpreter {
         }
         let setup = Setup::new(program, &image, &launches, limits).unwrap();
         let outcome = setup.run(schedule, &mut Silent);
-        if let Some(finding) = &outcome.finding {
-            let place = |site| program.place(site);
-            match finding {
-                gsan_ptx::exec::fault::Finding::Fault(fault) => {
-                    panic!("{}: {:?} at {:?}", case.name, fault, place(fault.site))
-                }
-                other => panic!("{}: {other:?}", case.name),
+        match outcome.finding {
+            None => {}
+            Some(Finding::Fault(fault)) => {
+                println!("{:?}", program.place(fault.site));
+                return Err(fault.kind);
             }
+            Some(other) => panic!("{}: {other:?}", case.name),
         }
         let read = |address, into: &mut [u8]| outcome.memory.read(address, into);
         let words = |address, count: usize| {
@@ -190,7 +205,7 @@ impl Interpreter {
             let found = words(buffers[*buffer], expected.len());
             assert_eq!(found, *expected, "{}", case.name);
         }
-        found(&runtime, &outcome)
+        Ok(found(&runtime, &outcome))
     }
 }
 
@@ -293,6 +308,34 @@ fn agree(module: Module, cases: &[Case], limits: Limits) {
 #[test]
 fn kinds() {
     agree(Module::Pairs, &cases::kinds(), limits());
+}
+
+#[test]
+fn a_race_may_end_the_kernel() {
+    let variant = Variant::new(StateMemory::Shared, Records::Four);
+    let Some(mut interpreter) = Interpreter::new(Module::Pairs, variant) else {
+        return;
+    };
+    for (case, expected) in cases::halts() {
+        let cases::Expected::Exactly(told) = &case.expected else {
+            panic!("{}: one race", case.name);
+        };
+        for schedule in schedules(1) {
+            let halt = layout::limits::HALT_ON_RACE;
+            let fault = interpreter.run_with(halt, &case, schedule, limits());
+            let Err(FaultKind::Assert {
+                message,
+                file,
+                line,
+                ..
+            }) = fault
+            else {
+                panic!("{}: {fault:?}", case.name);
+            };
+            assert_eq!((message.as_str(), line), (expected, told[0].lines[1]));
+            assert!(file.ends_with("pairs.cu"), "{file}");
+        }
+    }
 }
 
 #[test]

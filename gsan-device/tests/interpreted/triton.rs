@@ -380,7 +380,7 @@ fn agree(records: Records) {
         return;
     }
     // Round-robin, at random, by priorities.
-    let schedules: Vec<_> = schedules(if long { 5 } else { 1 }).collect();
+    let schedules: Vec<_> = schedules(if long { 3 } else { 1 }).collect();
     let mut failures = Vec::new();
     let mut equal = [0, 0];
     for fixture in &fixtures {
