@@ -243,7 +243,8 @@ impl Allocator {
     }
 
     /// Zeroes the shadow of every live allocation that is not another process's; it is done on
-    /// return.
+    /// return. That of write-once memory becomes all ones instead: which bytes were written is not
+    /// known any more.
     ///
     /// # Errors
     /// When a device fails. What is freed meanwhile is no error.
@@ -257,7 +258,8 @@ impl Allocator {
             let records = space.records().count() as u64;
             let bytes = allocation.bytes.next_multiple_of(unit) * records;
             let shadow = space.shadow(allocation.address);
-            let cleared = inner.driver.fill(allocation.device, shadow, bytes, 0);
+            let value = if allocation.write_once { u8::MAX } else { 0 };
+            let cleared = inner.driver.fill(allocation.device, shadow, bytes, value);
             if let Err(error) = cleared
                 && self.find(allocation.address) == Some(allocation)
             {

@@ -3,7 +3,7 @@
 //
 // Word 0 of a cell has the form of a sync record, which no other access touches: its mask says which
 // bytes were written, and where a token would be is who wrote last. The other words hold ordinary
-// records, so that races are found as well.
+// records, so that races are found as well. All ones: the host has forgotten what was written.
 #pragma once
 
 #include "gsan/address.cuh"
@@ -12,6 +12,7 @@
 
 namespace gsan {
 
+constexpr u64 kUnknownWrites = ~u64(0);
 constexpr u32 kWriterEpochShift = GSAN_RECORD_TOKEN_SHIFT;
 constexpr u32 kWriterSiteShift = kWriterEpochShift + GSAN_RECORD_EPOCH_BITS;
 static_assert(kWriterSiteShift + GSAN_RECORD_SITE_BITS <= 64, "a writer fits into word 0");
@@ -74,6 +75,7 @@ GSAN_COLD void access_write_once(gsan_global_state* globals, u64 granule, u64 re
   Past past(cta);
   CellAccess access = {record, Action, GSAN_SCOPE_NOT_ATOMIC};
   Cell<S> cell = Cell<S>::load(words);
+  if (cell.word[0] == kUnknownWrites) return;
   u64 first = access.writes() ? note_write(words, cell.word[0], access.record) : cell.word[0];
   u32 written = written_mask(first);
   u32 twice = access.writes() ? written & access.mask() : 0;

@@ -28,17 +28,17 @@ use crate::driver::Driver;
 type Ring<'m> = gsan_core::race_ring::RaceRing<'m, Native>;
 
 const RESERVE: u64 = 1 << 20;
-const SPACE_BASE: u64 = 1 << 36;
-const STATE: u64 = 1 << 38;
+pub(crate) const SPACE_BASE: u64 = 1 << 36;
+pub(crate) const STATE: u64 = 1 << 38;
 const RING: u64 = 1 << 40;
 const TABLE: u64 = RING + (1 << 16);
-const FILE: u64 = RING + (2 << 16);
+pub(crate) const FILE: u64 = RING + (2 << 16);
 /// A copy of the site table.
 const MIRROR: u64 = RING + (1 << 24);
 const OVERTAKEN: u64 = RING + (3 << 16);
 /// Where real memory starts.
-const REAL: u64 = SPACE_BASE + RESERVE / 2;
-const RING_ENTRIES: u64 = 16;
+pub(crate) const REAL: u64 = SPACE_BASE + RESERVE / 2;
+const RING_ENTRIES: u64 = 64;
 
 fn words<T: bytemuck::Pod>(value: &T) -> Vec<u64> {
     let bytes = bytemuck::bytes_of(value).chunks_exact(8);
@@ -52,9 +52,9 @@ fn value<T: bytemuck::Pod>(words: &[u64]) -> T {
 }
 
 /// A device with one bank, whose SMs have two slots each.
-struct Machine {
-    driver: Driver,
-    global: GlobalState,
+pub(crate) struct Machine {
+    pub(crate) driver: Driver,
+    pub(crate) global: GlobalState,
     /// How many races were found in all when the host was told last.
     found: u64,
 }
@@ -64,7 +64,7 @@ impl Machine {
         Self::with(records, |_| {})
     }
 
-    fn with(records: Records, change: impl FnOnce(&mut GlobalState)) -> Machine {
+    pub(crate) fn with(records: Records, change: impl FnOnce(&mut GlobalState)) -> Machine {
         Self::with_sms(2, records, change)
     }
 
@@ -109,7 +109,7 @@ impl Machine {
     }
 
     /// The launch `number`, which starts after launch `after` completed.
-    fn launch(&mut self, number: u32, after: u32) -> &mut Self {
+    pub(crate) fn launch(&mut self, number: u32, after: u32) -> &mut Self {
         self.launch_with(number, after, |_| {})
     }
 
@@ -145,7 +145,7 @@ impl Machine {
     }
 
     /// CTA `index` of launch `number` starts on SM `sm`.
-    fn start(&mut self, number: u32, sm: u32, index: u64) -> &mut Self {
+    pub(crate) fn start(&mut self, number: u32, sm: u32, index: u64) -> &mut Self {
         let hint = u64::from(number + 1) << launch_flags::INDEX_NUMBER_SHIFT;
         self.driver
             .place(sm, index)
@@ -159,7 +159,14 @@ impl Machine {
     }
 
     /// The CTA on SM `sm` writes or reads `bytes` bytes at `offset`, in line `line`.
-    fn access(&mut self, sm: u32, write: bool, line: u32, offset: u64, bytes: u32) -> &mut Self {
+    pub(crate) fn access(
+        &mut self,
+        sm: u32,
+        write: bool,
+        line: u32,
+        offset: u64,
+        bytes: u32,
+    ) -> &mut Self {
         let element = [(REAL + offset, true)];
         self.driver
             .place(sm, 0)
@@ -176,7 +183,7 @@ impl Machine {
     }
 
     /// The races that the host was told, and what was lost.
-    fn told(&mut self) -> (Vec<RaceEntry>, impl Fn(Loss) -> u64 + use<>) {
+    pub(crate) fn told(&mut self) -> (Vec<RaceEntry>, impl Fn(Loss) -> u64 + use<>) {
         let ring = Ring::words(RING_ENTRIES);
         let filter = u64::from(self.global.offsets.race_filter);
         let places = u64::from(limits::RACE_FILTER);
@@ -213,7 +220,7 @@ impl Machine {
         (entries, move |loss| losses[loss as usize])
     }
 
-    fn kinds(&mut self) -> Vec<u8> {
+    pub(crate) fn kinds(&mut self) -> Vec<u8> {
         self.told().0.iter().map(|entry| entry.kind).collect()
     }
 }
@@ -452,13 +459,14 @@ fn races_that_are_alike_are_told_at_growing_distances() {
 fn a_full_ring_drops_races_and_counts_them() {
     let mut machine = Machine::new(Records::Four);
     machine.launch(1, 0).start(1, 0, 0).start(1, 1, 1);
-    for line in 0..20 {
+    for line in 0..RING_ENTRIES + 4 {
         machine
             .write(0, 100, 8 * line)
             .write(1, 1 + line as u32, 8 * line);
     }
     let (races, loss) = machine.told();
-    assert_eq!((races.len(), loss(Loss::RaceRingFull)), (16, 4));
+    let told = (races.len() as u64, loss(Loss::RaceRingFull));
+    assert_eq!(told, (RING_ENTRIES, 4));
 }
 
 #[test]

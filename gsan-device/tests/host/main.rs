@@ -12,3 +12,4 @@ mod synchronisation;
 mod tensor_maps;
 mod threads;
 mod warps;
+mod write_once;
