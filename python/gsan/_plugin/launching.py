@@ -63,6 +63,7 @@ def plan_alone(device: int, stream: int, programmatic: bool) -> tuple[int, int]:
 
 def _remember(module: Any, function: int, name: str, group: dict, hash: str) -> None:
     _groups[function] = group
+    _opaque.pop(function, None)
 
 
 def _forget(module: Any, function: int, name: str, group: dict, hash: str) -> None:
@@ -85,8 +86,8 @@ def _is_opaque(function: int) -> bool:
                 ir = b""
             if ir:
                 answer = c_int()
-                library().kernel_is_opaque(ir, byref(answer), None, None)
-                known = bool(answer.value)
+                status = library().try_kernel_is_opaque(ir, byref(answer), None, None)
+                known = status == 0 and bool(answer.value)
         _opaque[function] = known
     return known
 
@@ -142,28 +143,24 @@ def plug_in(driver: ModuleType) -> None:
                 submitted = True
                 launch_exit_hook(metadata)
 
-            grid = (gridX * self.num_ctas, gridY, gridZ)
-            empty = gridX <= 0 or gridY <= 0 or gridZ <= 0
             handle = None
-            before, waiting = _current.state, _current.waiting
-            if empty:
-                # Nothing is launched, but the stock launcher asks before it knows.
-                state = (0, 0)
-            else:
-                info = LaunchInfo(
-                    kernel=self.gsan_name,
-                    programmatic=bool(self.launch_pdl),
-                    opaque=_is_opaque(function),
-                )
-                info.grid[:] = grid
-                info.block[:] = (kernel_metadata[0] * 32, 1, 1)
-                device = triton.runtime.driver.active.get_current_device()
-                handle, *numbers = begin(device, stream, info)
-                state = (numbers[0], numbers[1])
-            _current.state = state
-            if waiting is None:
-                _current.waiting = []
+            before, outer = _current.state, _current.waiting
+            _current.waiting = [] if outer is None else outer
             try:
+                if gridX <= 0 or gridY <= 0 or gridZ <= 0:
+                    # Nothing is launched, but the stock launcher asks before it knows.
+                    _current.state = (0, 0)
+                else:
+                    info = LaunchInfo(
+                        kernel=self.gsan_name,
+                        programmatic=bool(self.launch_pdl),
+                        opaque=_is_opaque(function),
+                    )
+                    info.grid[:] = (gridX * self.num_ctas, gridY, gridZ)
+                    info.block[:] = (kernel_metadata[0] * 32, 1, 1)
+                    device = triton.runtime.driver.active.get_current_device()
+                    handle, table, index = begin(device, stream, info)
+                    _current.state = (table, index)
                 result = launch(
                     gridX,
                     gridY,
@@ -176,15 +173,20 @@ def plug_in(driver: ModuleType) -> None:
                     leave if launch_exit_hook is not None else None,
                     *args,
                 )
-                submitted = True
+            except BaseException:
+                if handle is not None:
+                    # What went wrong is said, and not what came of it.
+                    library().try_launch_end(handle, int(submitted))
+                raise
+            else:
+                if handle is not None:
+                    library().launch_end(handle, 1)
                 return result
             finally:
                 _current.state = before
-                later, _current.waiting = _current.waiting, waiting
-                if handle is not None:
-                    library().launch_end(handle, int(submitted))
-                if waiting is None:
-                    for call, arguments in later or ():
+                later, _current.waiting = _current.waiting, outer
+                if outer is None:
+                    for call, arguments in later:
                         call(*arguments)
 
     Launcher.__name__ = Launcher.__qualname__ = stock.__name__

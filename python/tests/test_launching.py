@@ -1,0 +1,179 @@
+"""Triton's launcher with our subclass in its place, over a launcher that does nothing."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+
+class Library:
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def launch_begin(self, device, stream, info, launch, table, index) -> None:
+        given = info._obj
+        grid = tuple(given.grid)
+        self.told.append(("begin", device, stream, given.kernel.decode(), grid, given.programmatic))
+        launch._obj.value, table._obj.value, index._obj.value = 7, 1000, 5
+
+    def launch_end(self, launch, submitted) -> None:
+        self.told.append(("end", submitted))
+
+    try_launch_end = launch_end
+
+    def try_event_forgotten(self, event) -> None:
+        self.told.append(("forgotten", event))
+
+
+class Hooks:
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
+    def add(self, call) -> None:
+        self.calls.append(call)
+
+
+@pytest.fixture
+def triton(monkeypatch: pytest.MonkeyPatch):
+    """A package with as much of Triton as the launcher needs."""
+
+    class CudaLauncher:
+        def __init__(self, src: Any, metadata: Any) -> None:
+            self.gsan_enabled = "gsan" in metadata.instrumentation_mode
+            self.num_ctas, self.launch_pdl = metadata.num_ctas, metadata.launch_pdl
+
+        def __call__(self, x, y, z, stream, function, packed, metadata, enter, leave, *args) -> Any:
+            from gsan._plugin import launching
+
+            if utils.is_stream_capturing(stream):
+                raise RuntimeError("GSan does not support CUDA graph capture")
+            if enter is not None:
+                enter(metadata)
+            launches.append((launching.current(), args))
+            if leave is not None:
+                leave(metadata)
+            return "launched"
+
+    utils = SimpleNamespace(is_stream_capturing=lambda stream: stream == 99)
+    launches: list[Any] = []
+    active = SimpleNamespace(utils=utils, get_current_device=lambda: 3, launcher_cls=CudaLauncher)
+    knobs = SimpleNamespace(
+        runtime=SimpleNamespace(kernel_load_end_hook=Hooks(), kernel_unload_hook=Hooks())
+    )
+    runtime = SimpleNamespace(active=active, _active=active)
+    names = {
+        "triton": {"knobs": knobs, "runtime": SimpleNamespace(driver=runtime)},
+        "triton.runtime": {},
+        "triton.runtime.driver": {"driver": runtime},
+    }
+    for name, values in names.items():
+        module = ModuleType(name)
+        module.__dict__.update(values)
+        monkeypatch.setitem(sys.modules, name, module)
+    launching = importlib.import_module("gsan._plugin.launching")
+    library = Library()
+    monkeypatch.setattr(launching, "library", lambda: library)
+    driver = SimpleNamespace(CudaLauncher=CudaLauncher)
+    launching.plug_in(driver)
+    return SimpleNamespace(
+        active=active, library=library, launches=launches, driver=driver, launching=launching
+    )
+
+
+def launcher(triton: Any, mode: str = "gsan", pdl: bool = False) -> Any:
+    metadata = SimpleNamespace(name="kernel", instrumentation_mode=mode, num_ctas=2, launch_pdl=pdl)
+    return triton.active.launcher_cls(None, metadata)
+
+
+def launch(made: Any, *args: Any, grid=(4, 5, 6), stream=11, enter=None, leave=None) -> Any:
+    return made(*grid, stream, 0xF, (8, 2, 0), None, enter, leave, *args)
+
+
+def test_the_launcher_in_use_becomes_ours(triton) -> None:
+    assert triton.active.launcher_cls is triton.driver.CudaLauncher
+    assert triton.active.launcher_cls.__name__ == "CudaLauncher"
+
+
+def test_a_launch_is_told_with_its_name_and_ctas(triton) -> None:
+    assert launch(launcher(triton, pdl=True), "x") == "launched"
+    assert triton.launches == [((1000, 5), ("x",))]
+    # A cluster of two CTAs for each program.
+    assert triton.library.told == [("begin", 3, 11, "kernel", (8, 5, 6), 1), ("end", 1)]
+    assert triton.launching.current() is None
+
+
+def test_kernels_that_are_not_instrumented_are_not_told(triton) -> None:
+    assert launch(launcher(triton, mode="")) == "launched"
+    assert triton.library.told == []
+
+
+@pytest.mark.parametrize("grid", [(0, 1, 1), (1, 0, 1), (4, 4, 0)])
+def test_an_empty_grid_is_no_launch(triton, grid) -> None:
+    assert launch(launcher(triton), grid=grid) == "launched"
+    assert triton.library.told == [] and triton.launches == [((0, 0), ())]
+
+
+def fail(metadata: Any) -> None:
+    raise KeyError("of the program")
+
+
+def test_a_launch_that_fails_is_taken_back(triton) -> None:
+    with pytest.raises(KeyError):
+        launch(launcher(triton), enter=fail)
+    assert triton.library.told[-1] == ("end", 0)
+    assert triton.launching.current() is None
+
+
+def test_a_launch_whose_exit_hook_fails_was_made(triton) -> None:
+    with pytest.raises(KeyError):
+        launch(launcher(triton), leave=fail)
+    assert triton.library.told[-1] == ("end", 1)
+
+
+def test_captured_streams_are_not_refused(triton) -> None:
+    made = launcher(triton)
+    assert launch(made, stream=99) == "launched"
+    # Whoever else asks is told the truth, and kernels that are not instrumented are none of ours.
+    assert triton.active.utils.is_stream_capturing(99)
+    with pytest.raises(RuntimeError):
+        launch(launcher(triton, mode=""), stream=99)
+
+
+def test_what_comes_in_the_middle_of_a_launch_waits_for_its_end(triton) -> None:
+    library, later = triton.library, triton.launching.after_launch
+
+    def collect(metadata: Any) -> None:
+        later(library.try_event_forgotten, 42)
+
+    launch(launcher(triton), enter=collect)
+    assert [what[0] for what in library.told] == ["begin", "end", "forgotten"]
+    later(library.try_event_forgotten, 43)
+    assert library.told[-1] == ("forgotten", 43)
+
+
+def test_whether_a_kernel_is_opaque_is_asked_once(triton, tmp_path, monkeypatch) -> None:
+    asked: list[bytes] = []
+
+    def try_kernel_is_opaque(ir, answer, why, room) -> int:
+        asked.append(ir)
+        answer._obj.value = 1
+        return 0
+
+    triton.library.try_kernel_is_opaque = try_kernel_is_opaque
+    file = tmp_path / "kernel.ttgir"
+    file.write_text("tt.func")
+    (load,) = sys.modules["triton"].knobs.runtime.kernel_load_end_hook.calls
+    (unload,) = sys.modules["triton"].knobs.runtime.kernel_unload_hook.calls
+    load(1, 0xF, "kernel", {"kernel.ttgir": str(file)}, "hash")
+    for _ in range(3):
+        launch(launcher(triton))
+    assert asked == [b"tt.func"]
+    unload(1, 0xF, "kernel", {}, "hash")
+    launch(launcher(triton))
+    assert asked == [b"tt.func"]
