@@ -1,0 +1,290 @@
+"""What PyTorch does, told to the ordering: over a torch that does nothing."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+
+class Library:
+    """Notes what it is told, in the order of the calls."""
+
+    def __init__(self, told: list[Any]) -> None:
+        self.told = told
+        self.path = "libgsan.so"
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*arguments: Any) -> int:
+            shown = []
+            for argument in arguments:
+                if hasattr(argument, "_obj"):
+                    if name == "try_find_allocation":
+                        argument._obj.address, argument._obj.bytes = 1000, 500
+                    elif hasattr(argument._obj, "value"):
+                        argument._obj.value = 77
+                    shown.append("out")
+                else:
+                    shown.append(getattr(argument, "value", argument))
+            self.told.append((name.removeprefix("try_"), *shown))
+            return 0
+
+        return call
+
+
+class Torch:
+    """As much of PyTorch as the plug-in uses."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.callbacks: dict[str, Any] = {}
+        self.told: list[Any] = []
+        self.pools = 0
+        outer = self
+
+        class Base:
+            cuda_event, cuda_stream = 5, 6
+            device = SimpleNamespace(index=1)
+            done = True
+
+            def query(self) -> bool:
+                return self.done
+
+        class Event(Base):
+            pass
+
+        class Stream(Base):
+            pass
+
+        class Tensor:
+            is_cuda = True
+            device = SimpleNamespace(index=1)
+
+            def record_stream(self, s: Any) -> None:
+                outer.told.append("record_stream")
+
+            def untyped_storage(self) -> Any:
+                return SimpleNamespace(data_ptr=lambda: 1024, nbytes=lambda: 64)
+
+        class CUDAGraph:
+            def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:
+                outer.told.append(("capture", pool, capture_error_mode))
+
+            def capture_end(self) -> None:
+                outer.told.append("captured")
+
+            fails = False
+
+            def replay(self) -> None:
+                if self.fails:
+                    raise RuntimeError("no memory")
+                outer.told.append("replay")
+
+            def reset(self) -> None:
+                outer.told.append("reset")
+
+        class MemPool:
+            def __init__(self, allocator: Any) -> None:
+                outer.pools += 1
+                self.id = (0, outer.pools)
+
+            def use_count(self) -> int:
+                return 1
+
+        trace = ModuleType("torch.cuda._gpu_trace")
+        names = "event_record event_wait event_deletion stream_synchronization"
+        names += " event_synchronization device_synchronization"
+        for name in (names + " memory_allocation memory_deallocation").split():
+            function = f"register_callback_for_{name}"
+            setattr(trace, function, lambda act, name=name: self.callbacks.update({name: act}))
+        cuda = ModuleType("torch.cuda")
+        cuda.__dict__.update(
+            Event=Event,
+            Stream=Stream,
+            CUDAGraph=CUDAGraph,
+            MemPool=MemPool,
+            _gpu_trace=trace,
+            graph_pool_handle=lambda: (9, 9),
+            graphs=SimpleNamespace(),
+            memory=SimpleNamespace(
+                CUDAPluggableAllocator=lambda *a: SimpleNamespace(allocator=lambda: a)
+            ),
+            device_count=lambda: 2,
+            is_initialized=lambda: True,
+            synchronize=lambda: None,
+            empty_cache=lambda: None,
+            _lazy_call=lambda act: act(),
+        )
+        torch = ModuleType("torch")
+        pool = lambda what: lambda device, id: self.told.append((what, device, id))  # noqa: E731
+        torch.__dict__.update(
+            cuda=cuda,
+            Tensor=Tensor,
+            _C=SimpleNamespace(
+                _activate_gpu_trace=lambda: None,
+                _cuda_getDevice=lambda: 1,
+                _cuda_getCurrentRawStream=lambda device: 20 + device,
+                _cuda_maybeExchangeDevice=lambda device: 0,
+                _cuda_beginAllocateToPool=pool("begin"),
+                _cuda_endAllocateToPool=pool("end"),
+                _cuda_releasePool=pool("release"),
+            ),
+        )
+        self.module, self.Event, self.Stream = torch, Event, Stream
+        self.Tensor, self.CUDAGraph = Tensor, CUDAGraph
+        for module in (torch, cuda, trace):
+            monkeypatch.setitem(sys.modules, module.__name__, module)
+
+
+@pytest.fixture
+def torch(monkeypatch: pytest.MonkeyPatch) -> Torch:
+    made = Torch(monkeypatch)
+    names = ("launching", "driver", "memory", "events", "graphs")
+    for name in names:
+        monkeypatch.delitem(sys.modules, f"gsan._plugin.{name}", raising=False)
+    plugin = {name: importlib.import_module(f"gsan._plugin.{name}") for name in names}
+    library = Library(made.told)
+    for name in ("launching", "memory", "events", "graphs"):
+        monkeypatch.setattr(plugin[name], "library", lambda: library)
+    driver = plugin["driver"]
+
+    def waits(name: str) -> Any:
+        def wait(*arguments: Any) -> bool:
+            made.told.append((name, *arguments))
+            return True
+
+        return wait
+
+    for name in ("wait_for_stream", "wait_for_event", "wait_for_device"):
+        monkeypatch.setattr(driver, name, waits(name))
+    monkeypatch.setattr(driver, "is_capturing", lambda stream: stream == 99)
+    plugin["events"].plug_in(made.module)
+    plugin["graphs"].plug_in(made.module)
+    made.plugin = plugin  # type: ignore[attr-defined]
+    return made
+
+
+def told(torch: Torch) -> list[Any]:
+    """What was told since the last question."""
+    said = list(torch.told)
+    torch.told.clear()
+    return said
+
+
+def test_records_and_waits_are_told_with_the_device_that_is_current(torch: Torch) -> None:
+    torch.callbacks["event_record"](5, 6)
+    torch.callbacks["event_wait"](5, 7)
+    torch.callbacks["event_deletion"](5)
+    assert told(torch) == [
+        ("event_recorded", 5, 1, 6),
+        ("event_waited", 5, 1, 7),
+        ("event_forgotten", 5),
+    ]
+
+
+def test_what_the_host_waits_for_is_marked_when_it_has_come(torch: Torch) -> None:
+    torch.callbacks["stream_synchronization"](6)
+    torch.callbacks["event_synchronization"](5)
+    torch.callbacks["device_synchronization"]()
+    assert told(torch) == [
+        ("wait_for_stream", 6),
+        ("stream_synchronized", 1, 6),
+        ("wait_for_event", 5),
+        ("event_synchronized", 5),
+        ("wait_for_device",),
+        ("device_synchronized", 1),
+    ]
+
+
+def test_a_captured_stream_is_not_waited_for(torch: Torch) -> None:
+    torch.callbacks["stream_synchronization"](99)
+    assert told(torch) == []
+
+
+def test_queries_count_when_they_say_done(torch: Torch) -> None:
+    event, stream = torch.Event(), torch.Stream()
+    assert event.query() and stream.query()
+    assert told(torch) == [("event_synchronized", 5), ("stream_synchronized", 1, 6)]
+    event.done = stream.done = False
+    assert not event.query() and not stream.query()
+    assert told(torch) == []
+
+
+def test_memory_that_is_used_elsewhere_is_followed_from_then_on(torch: Torch) -> None:
+    assert "memory_allocation" not in torch.callbacks
+    torch.Tensor().record_stream(torch.Stream())
+    assert told(torch) == ["record_stream", ("memory_used", 1024, 64, 1, 6)]
+    torch.callbacks["memory_deallocation"](1024)
+    # The segment at 1000 has 500 bytes: whoever gets any of it takes what was freed behind.
+    torch.callbacks["memory_allocation"](1024)
+    assert told(torch) == [
+        ("memory_freed", 1024),
+        ("find_allocation", 1024, "out"),
+        ("memory_handed_out", 1024, 476, 1, 21),
+    ]
+
+
+def test_a_graph_is_captured_replayed_and_forgotten(torch: Torch) -> None:
+    graph = torch.CUDAGraph()
+    graph.capture_begin(capture_error_mode="relaxed")
+    graph.capture_end()
+    graph.replay()
+    graph.reset()
+    assert told(torch) == [
+        ("capture", None, "relaxed"),
+        ("capture_id", 1, 21, "out"),
+        "captured",
+        ("capture_ended", 1, 77, "out"),
+        ("replay_begin", 77, 1, 21, "out"),
+        "replay",
+        ("replay_end", 77, 1),
+        "reset",
+        ("graph_close", 77),
+    ]
+
+
+def test_a_replay_that_fails_is_taken_back(torch: Torch) -> None:
+    graph = torch.CUDAGraph()
+    graph.capture_begin()
+    graph.capture_end()
+    graph.fails = True
+    with pytest.raises(RuntimeError, match="no memory"):
+        graph.replay()
+    assert told(torch)[-1] == ("replay_end", 77, 0)
+
+
+def test_captures_get_pools_of_their_own_while_memory_is_managed(torch: Torch) -> None:
+    pools = torch.plugin["memory"].pools  # type: ignore[attr-defined]
+    assert torch.module.cuda.graph_pool_handle() == (9, 9)  # type: ignore[attr-defined]
+    pools.want()
+    assert told(torch) == [("begin", 0, (0, 1)), ("begin", 1, (0, 2))]
+    first, second = torch.CUDAGraph(), torch.CUDAGraph()
+    for graph in (first, second):
+        graph.capture_begin()
+    given = [entry[1] for entry in told(torch) if entry[0] == "capture"]
+    assert given == [(0, 3), (0, 4)]
+    assert torch.module.cuda.graph_pool_handle() == (0, 5)  # type: ignore[attr-defined]
+    first.reset()
+    assert [tuple(id) for id in pools._captures] == [(0, 4), (0, 5)]
+    told(torch)
+    pools.end()
+    assert told(torch) == [
+        ("end", 0, (0, 1)),
+        ("release", 0, (0, 1)),
+        ("end", 1, (0, 2)),
+        ("release", 1, (0, 2)),
+    ]
+    pools.end()
+    assert told(torch) == []
+
+
+def test_pools_are_made_anew_after_they_were_dropped(torch: Torch) -> None:
+    pools = torch.plugin["memory"].pools  # type: ignore[attr-defined]
+    pools.want()
+    pools.drop()
+    told(torch)
+    assert pools.wanted
+    pools.want()
+    assert told(torch) == [("begin", 0, (0, 3)), ("begin", 1, (0, 4))]
