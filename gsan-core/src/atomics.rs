@@ -67,6 +67,8 @@ pub enum Essential {
     AtomicRecordCompared,
     /// Memory is zeroed before the ranks may launch again.
     RestartDone,
+    /// A rank writes its mark before it looks at the others'.
+    MarkBeforeLook,
     /// A release that has lost against another takes that one along when it tries again.
     RetryJoined,
     /// Who gives up publishing exchanges in "everything up to now".

@@ -11,7 +11,7 @@
 //! - [`strong`]: what its accesses do to cells.
 //! - [`meeting`]: cluster barriers and mbarriers.
 //! - [`history`]: who had a thread id when.
-//! - [`restart`]: when everything may be forgotten.
+//! - [`restart`]: when everything may be forgotten; [`group_restart`]: by processes that share memory.
 //! - [`system`]: the memory of all that.
 //! - [`detector`]: all of it, driven by events.
 
@@ -19,6 +19,7 @@ pub mod checkpoints;
 pub mod cta;
 pub mod detector;
 pub mod frontier;
+pub mod group_restart;
 pub mod history;
 mod lock;
 pub mod meeting;

@@ -2,12 +2,13 @@
 //!
 //! Each is run with one essential thing broken, too, and must fail then.
 
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use loom::sync::Arc;
 use loom::thread;
 
 use super::cta::Known;
+use super::group_restart::{Mark, MarkWords, Member, Next};
 use super::restart::RestartMarks;
 use super::strong::StrongAccess;
 use super::world::World;
@@ -336,4 +337,111 @@ fn a_launch_comes_before_a_restart_or_sees_it() {
 #[should_panic(expected = "a launch saw what was to be forgotten")]
 fn a_restart_announced_too_early_is_not_seen() {
     a_launch_after_a_restart_sees_it::<Broken<{ Essential::RestartDone as u8 }>>();
+}
+
+/// The marks of two processes, and what each has zeroed, by generation.
+struct Pair<M: Memory> {
+    marks: Vec<M::U32>,
+    zeroed: Vec<M::U32>,
+}
+
+struct Side<M: Memory> {
+    pair: Arc<Pair<M>>,
+    own: usize,
+}
+
+impl<M: Memory> MarkWords for Side<M> {
+    type Error = core::convert::Infallible;
+
+    fn others(&self, each: &mut dyn FnMut(Mark)) -> Result<(), Self::Error> {
+        each(Mark::from_word(self.pair.marks[1 - self.own].load(Relaxed)));
+        Ok(())
+    }
+
+    fn write(&self, mark: Mark) -> Result<(), Self::Error> {
+        self.pair.marks[self.own].store(mark.word(), Relaxed);
+        Ok(())
+    }
+
+    fn fence(&self, what: Essential) {
+        M::essential_fence(what, SeqCst);
+    }
+}
+
+impl<M: Memory> Side<M> {
+    /// Zeroes what is its own.
+    fn zero(&self, member: &mut Member) {
+        self.pair.zeroed[self.own].store(member.generation(), Relaxed);
+        member.zeroed(self).unwrap();
+    }
+
+    /// Launches, and looks at what both have zeroed.
+    fn launch(&self, member: &mut Member) {
+        loop {
+            match member.launch(self).unwrap() {
+                Next::GoOn => break,
+                Next::Wait => M::pause(),
+                Next::Zero => self.zero(member),
+            }
+        }
+        for zeroed in &self.pair.zeroed {
+            let generation = zeroed.load(Relaxed);
+            assert_eq!(
+                generation,
+                member.generation(),
+                "memory of another generation"
+            );
+        }
+    }
+}
+
+/// Two idle processes: both try to restart, and one of them launches.
+fn processes_launch_in_one_generation<M: Memory>()
+where
+    M::U32: Send + Sync,
+    M::U64: Send + Sync,
+{
+    explore(|| {
+        let pair = Arc::new(Pair::<M> {
+            marks: words::<M::U32>(2, 0),
+            zeroed: words::<M::U32>(2, 0),
+        });
+        let idle = |own| {
+            let side = Side {
+                pair: pair.clone(),
+                own,
+            };
+            let mut member = Member::default();
+            member.idle(&side).unwrap();
+            (side, member)
+        };
+        let (a, b) = (idle(0), idle(1));
+        let launcher = thread::spawn(move || {
+            let (side, mut member) = a;
+            side.launch(&mut member);
+            (side, member)
+        });
+        let (side, mut member) = b;
+        if member.try_restart(&side).unwrap() == Next::Zero {
+            side.zero(&mut member);
+        }
+        let _ = launcher.join().unwrap();
+    });
+}
+
+#[test]
+fn a_launch_is_of_the_generation_of_all_memory() {
+    processes_launch_in_one_generation::<Loom>();
+}
+
+#[test]
+#[should_panic(expected = "memory of another generation")]
+fn a_rank_that_looks_before_it_has_written_its_mark_launches_too_early() {
+    processes_launch_in_one_generation::<Broken<{ Essential::MarkBeforeLook as u8 }>>();
+}
+
+#[test]
+#[should_panic(expected = "memory of another generation")]
+fn a_rank_that_says_too_early_that_it_has_zeroed_lets_others_launch() {
+    processes_launch_in_one_generation::<Broken<{ Essential::RestartDone as u8 }>>();
 }
