@@ -888,7 +888,7 @@ impl Plan {
 
     fn start_after(&self, stream: &Arc<Stream>) -> Result<(Vec<Arc<Stream>>, u32), Error> {
         let inner = &self.inner;
-        let (mut state, held) = inner.occupy(stream)?;
+        let (mut state, held) = inner.occupy_awake(stream)?;
         for event in &self.waits {
             state.pending.extend(inner.events.get(*event));
         }

@@ -73,6 +73,10 @@ impl Ordering {
         if state.grouped.swap(true, Relaxed) {
             return Err(Error::GroupExists(device));
         }
+        if let Err(error) = inner.join_group(device.0 as usize, ranks) {
+            state.grouped.store(false, Relaxed);
+            return Err(error);
+        }
         Ok(Group {
             inner: Arc::clone(inner),
             device: device.0 as usize,
@@ -193,7 +197,7 @@ impl Group {
     ) -> Result<(), Error> {
         let inner = &self.inner;
         inner.refuse_captured(stream, "a barrier or what belongs to a collective")?;
-        let (mut state, held) = inner.occupy(stream)?;
+        let (mut state, held) = inner.occupy_awake(stream)?;
         inner.awake(self.device());
         let given = inner.join_all(stream, &mut state).and_then(|joined| {
             if !joined {
@@ -274,6 +278,7 @@ impl Drop for Group {
         if let Some(fence) = self.state().fence.take() {
             self.inner.backend.forget(fence);
         }
+        self.inner.leave_group(self.device);
         self.device().grouped.store(false, Relaxed);
     }
 }

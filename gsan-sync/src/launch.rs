@@ -174,7 +174,7 @@ impl Ordering {
                 finished: false,
             });
         }
-        let (mut state, held) = inner.occupy(&stream)?;
+        let (mut state, held) = inner.occupy_awake(&stream)?;
         let chosen = inner.choose(&stream, &mut state, info);
         let chosen = match chosen {
             Ok(chosen) => chosen,

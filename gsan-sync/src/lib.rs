@@ -49,6 +49,7 @@ mod rows;
 mod settings;
 mod state;
 mod stream;
+mod together;
 
 pub use capture::CaptureId;
 pub use configuration::Configuration;

@@ -26,6 +26,7 @@ use crate::rows::RowMemory;
 use crate::settings::Settings;
 use crate::state::{self, Region};
 use crate::stream::{Stream, StreamKey, StreamKind, StreamState};
+use crate::together::Together;
 
 /// The ordering between the kernels of one process.
 ///
@@ -54,6 +55,7 @@ pub(crate) struct Inner {
     pub(crate) plans: Mutex<Vec<Weak<Plan>>>,
     pub(crate) captures: Captures,
     pub(crate) marks: Marks,
+    pub(crate) together: Arc<Together>,
     pub(crate) next_graph_number: AtomicU32,
     pub(crate) counts: AtomicCounts,
 }
@@ -147,6 +149,7 @@ impl Ordering {
             inner: Arc::new(Inner {
                 allocator: Arc::clone(allocator),
                 marks: Marks::new(&settings),
+                together: Arc::default(),
                 plans: Mutex::default(),
                 captures: Captures::default(),
                 backend,
@@ -281,6 +284,16 @@ impl Inner {
         let legacy = |stream: &Stream| stream.kind != StreamKind::Legacy;
         streams.sort_by_key(|stream| (stream.device, legacy(stream), stream.number));
         streams
+    }
+
+    /// Does something if `held` are all streams, before another one is opened. Says whether it did.
+    pub(crate) fn if_all(&self, held: &[Arc<Stream>], then: impl FnOnce()) -> bool {
+        let streams = self.streams.read().unwrap_or_else(PoisonError::into_inner);
+        let all = streams.len() == held.len();
+        if all {
+            then();
+        }
+        all
     }
 
     /// Forgets which stream has a handle, if it is this one.

@@ -52,7 +52,8 @@ impl Marks {
 /// What came of a moment at which a device had nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idle {
-    /// Some stream still has work, a launch is under way, or the process shares memory with others.
+    /// Some stream still has work, a launch is under way, or a process that shares memory with this one is
+    /// not idle.
     NotYet,
     /// Nothing runs, and nothing is worn.
     Noted,
@@ -61,8 +62,8 @@ pub enum Idle {
 }
 
 impl Ordering {
-    /// A device-wide wait has returned. If something is half worn, and nothing runs on any device of
-    /// the process, everything is forgotten: shadow and clocks are zeroed, and streams, events and
+    /// A device-wide wait has returned. If something is half worn, or a process that shares memory with
+    /// this one wants to restart, and nothing runs on any device of the process, everything is forgotten: shadow and clocks are zeroed, and streams, events and
     /// graphs start anew.
     ///
     /// # Errors
@@ -70,6 +71,9 @@ impl Ordering {
     pub fn device_is_idle(&self, device: Device) -> Result<Idle, Error> {
         self.synchronize_device(device)?;
         let inner = &*self.inner;
+        if inner.is_asked_to_restart()? {
+            return self.restart();
+        }
         let launches = inner.counts.launches.load(Relaxed);
         let since = launches.wrapping_sub(inner.marks.looked.load(Relaxed));
         if since < inner.settings.launches_between_looks {
@@ -96,14 +100,20 @@ impl Ordering {
         Ok(false)
     }
 
-    /// Forgets everything, if nothing runs on any device of the process.
+    /// Forgets everything, if nothing runs on any device of the process. Of processes that share memory
+    /// the last one to call this, or to wait for its devices, does so for all: the others join.
     ///
     /// # Errors
     /// When a launch of this thread is unfinished, or the backend fails.
     pub fn restart(&self) -> Result<Idle, Error> {
         let inner = &*self.inner;
+        let mut gate = inner.together.lock();
         let held = inner.hold_all()?;
-        let restarted = inner.restart_held(&held);
+        let restarted = match inner.restart_together(&mut gate, &held) {
+            Ok(None) => inner.restart_held(&held),
+            Ok(Some(idle)) => Ok(idle),
+            Err(error) => Err(error),
+        };
         release(&held);
         restarted
     }
@@ -160,22 +170,14 @@ impl Inner {
     }
 
     fn restart_held(&self, held: &[std::sync::Arc<Stream>]) -> Result<Idle, Error> {
-        if self.still_running(held)?.is_some() || self.dormant_work()?.is_some() {
-            return Ok(Idle::NotYet);
-        }
-        // Processes that share memory would have to forget together.
-        if self.devices.iter().any(|d| d.grouped.load(Relaxed)) {
-            return Ok(Idle::NotYet);
-        }
-        let plans = self.live_plans();
-        if plans.iter().any(|plan| plan.is_begun()) {
+        if !self.nothing_runs(held)? {
             return Ok(Idle::NotYet);
         }
         let marks = RestartMarks::<Native>::new(&self.marks.words);
         let ranks = self.devices.iter().map(|d| usize::from(d.region.rank.0));
         ranks.for_each(|rank| marks.idle(rank));
         let mut zeroed = Ok(());
-        let all = marks.try_restart(|| zeroed = self.forget(held));
+        let all = marks.try_restart(|| zeroed = self.forget(held, false));
         if !all {
             return Ok(Idle::NotYet);
         }
@@ -184,7 +186,22 @@ impl Inner {
         Ok(Idle::Restarted)
     }
 
-    fn forget(&self, held: &[std::sync::Arc<Stream>]) -> Result<(), Error> {
+    /// Whether no stream, of those that are gone neither, has work or a replay that was begun.
+    pub(crate) fn nothing_runs(&self, held: &[std::sync::Arc<Stream>]) -> Result<bool, Error> {
+        if self.still_running(held)?.is_some() || self.dormant_work()?.is_some() {
+            return Ok(false);
+        }
+        let plans = self.live_plans();
+        Ok(!plans.iter().any(|plan| plan.is_begun()))
+    }
+
+    /// Forgets everything. Nothing runs. `together`: other processes forget, too, and somebody may be
+    /// dead whose memory is mapped here.
+    pub(crate) fn forget(
+        &self,
+        held: &[std::sync::Arc<Stream>],
+        together: bool,
+    ) -> Result<(), Error> {
         self.events.clear();
         self.host.clear();
         self.memory.clear();
@@ -201,12 +218,18 @@ impl Inner {
             self.backend.synchronize(region.device)?;
             device.blocks.restart();
             device.rows.clear()?;
+            let told = region.meeting_of(region.rank).rows[0];
+            let bytes = 2 * region.foreign_bytes();
+            self.backend.fill(region.device, told, bytes, 0)?;
             self.clear_region(device)?;
         }
         for plan in self.live_plans() {
             plan.restart()?;
         }
-        self.allocator.clear_shadow()?;
+        match together {
+            true => self.allocator.clear_all_shadow()?,
+            false => self.allocator.clear_shadow()?,
+        }
         self.marks.generation.fetch_add(1, Release);
         Ok(())
     }

@@ -36,6 +36,8 @@ pub(crate) struct Region {
 pub(crate) struct Meeting {
     /// How far it has come.
     pub(crate) count: u64,
+    /// Whether it is ready to restart, in the same line.
+    pub(crate) mark: u64,
     /// Who was missing, for as many meetings as fit into a line.
     pub(crate) missing: u64,
     /// What it knew, in turns.
@@ -144,6 +146,7 @@ impl Region {
         let start = base + u64::from(rank.0) * STATE_STRIDE + (self.meeting - self.base);
         Meeting {
             count: start,
+            mark: start + LINE / 2,
             missing: start + LINE,
             rows: [start + 2 * LINE, start + 2 * LINE + self.foreign_bytes()],
         }

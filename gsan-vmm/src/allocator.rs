@@ -249,10 +249,22 @@ impl Allocator {
     /// # Errors
     /// When a device fails. What is freed meanwhile is no error.
     pub fn clear_shadow(&self) -> Result<(), Error> {
+        self.clear_shadow_of(false)
+    }
+
+    /// The same with the allocations of other processes that are mapped here.
+    ///
+    /// # Errors
+    /// When a device fails.
+    pub fn clear_all_shadow(&self) -> Result<(), Error> {
+        self.clear_shadow_of(true)
+    }
+
+    fn clear_shadow_of(&self, imported: bool) -> Result<(), Error> {
         let inner = &*self.inner;
         let (space, unit) = (inner.space, inner.driver.granularity());
         for allocation in self.live() {
-            if !allocation.managed || allocation.imported {
+            if !allocation.managed || allocation.imported && !imported {
                 continue;
             }
             let records = space.records().count() as u64;

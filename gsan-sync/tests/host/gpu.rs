@@ -361,7 +361,8 @@ impl Gpu {
         let offset = core::mem::offset_of!(GlobalState, offsets) as u64;
         let at = offset + core::mem::offset_of!(gsan_core::layout::Offsets, epochs) as u64;
         let first = self.word(base + at) as usize / 4;
-        let ids = self.ordering.topology().ids() as usize;
+        let devices = self.ordering.settings().devices;
+        let ids = (self.ordering.topology().ids() / devices) as usize;
         for word in &view[first..first + ids] {
             word.fetch_max(epoch, Relaxed);
         }

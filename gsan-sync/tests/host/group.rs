@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use gsan_core::ids::DeviceRank;
-use gsan_sync::{Error, Group, Settings, StreamKey, StreamKind};
+use gsan_sync::{Error, Group, Idle, Settings, StreamKey, StreamKind};
 use gsan_vmm::backend::Device;
 use gsan_vmm::rendezvous::{self, Rendezvous};
 use gsan_vmm::share::{Parcel, SharedAllocation, SharedState};
@@ -131,6 +131,7 @@ impl Member {
         let mut gpu = Gpu::with(Settings {
             device_ranks: vec![DeviceRank(rank)],
             devices: 2,
+            launches_between_looks: 0,
             ..settings()
         });
         let mut rendezvous = Rendezvous::join(rendezvous::Group {
@@ -232,6 +233,113 @@ impl Member {
     }
 }
 
+impl Member {
+    fn restart(&mut self) {
+        let restarts = |member: &Member| member.gpu.ordering.counts().restarts;
+        for round in 0..5 {
+            self.on(0, &[Write(0), Write(1)]);
+            // The other one has not said that it is idle.
+            if self.rank == 0 {
+                assert_eq!(self.gpu.ordering.restart(), Ok(Idle::NotYet));
+            }
+            self.meet();
+            // A launch does not wait for it, and takes that back.
+            self.on(0, &[Write(2)]);
+            if self.rank == 1 {
+                assert_eq!(self.gpu.ordering.restart(), Ok(Idle::NotYet));
+            }
+            self.meet();
+            assert_eq!(restarts(self), round);
+            if self.rank == 0 {
+                assert_eq!(self.gpu.ordering.restart(), Ok(Idle::Restarted));
+            }
+            self.meet();
+            // Rank 1 has done nothing; its next launch would join, and meanwhile it was joined for it.
+            self.on(1, &[Write(0), Read(1), Read(2)]);
+            assert!(self.granules().is_empty(), "what came before is forgotten");
+            assert_eq!(restarts(self), round + 1);
+            self.on(0, &[Read(0)]);
+            let expected: &[u32] = if self.rank == 0 { &[0] } else { &[] };
+            assert_eq!(self.granules(), expected, "what came after is not");
+            self.barrier(LONG).unwrap();
+            self.on(0, &[Write(0), Write(1), Write(2)]);
+            assert!(self.granules().is_empty());
+            self.barrier(LONG).unwrap();
+        }
+        // By themselves, when something is worn.
+        if self.rank == 0 {
+            self.gpu.wear(9_000_000);
+            assert_eq!(self.gpu.ordering.device_is_idle(GPU), Ok(Idle::NotYet));
+        }
+        self.meet();
+        if self.rank == 1 {
+            assert_eq!(self.gpu.ordering.device_is_idle(GPU), Ok(Idle::Restarted));
+        }
+        self.meet();
+        self.on(0, &[Write(0)]);
+        self.barrier(LONG).unwrap();
+        self.on(1, &[Read(0)]);
+        assert!(self.granules().is_empty());
+        assert_eq!(restarts(self), 6);
+        // Launches and restarts as they come.
+        for _ in 0..50 {
+            self.gpu.launch(self.stream, &[AddSystem(30)]);
+            let restarted = self.gpu.ordering.restart().unwrap();
+            assert_ne!(restarted, Idle::Noted);
+        }
+        self.meet();
+        assert!(self.granules().is_empty());
+        self.barrier(LONG).unwrap();
+    }
+}
+
+#[test]
+fn processes_that_share_memory_restart_together() {
+    let directory = private();
+    let mut child = start(directory.path(), "restarts");
+    let mut member = Member::join(directory.path(), 0);
+    member.restart();
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn a_process_that_died_while_it_was_idle_does_not_keep_others() {
+    let directory = private();
+    let mut child = start(directory.path(), "idle");
+    let mut member = Member::join(directory.path(), 0);
+    member.meet();
+    assert!(!child.wait().unwrap().success());
+    member.gpu.launch(member.stream, &[Write(0)]);
+    assert_eq!(member.gpu.ordering.restart(), Ok(Idle::Restarted));
+    let start = Instant::now();
+    member.gpu.launch(member.stream, &[Write(0)]);
+    assert!(start.elapsed() < Duration::from_secs(20));
+    member.gpu.launch(member.stream, &[Write(0)]);
+    assert!(member.granules().is_empty());
+}
+
+#[test]
+fn ranks_of_one_process_restart_together() {
+    let gpu = Gpu::with(Settings {
+        device_ranks: both().to_vec(),
+        devices: 2,
+        ..settings()
+    });
+    let streams =
+        [0, 1].map(|at| gpu.open_as(Device(at), u64::from(at) + 1, StreamKind::NonBlocking));
+    let groups = [0, 1].map(|at| gpu.ordering.group(Device(at), &both()).unwrap());
+    for _ in 0..3 {
+        gpu.launch(streams[0], &[Write(0)]);
+        // That with the write of the round before.
+        gpu.races();
+        assert_eq!(gpu.ordering.restart(), Ok(Idle::Restarted));
+        gpu.launch(streams[1], &[Write(0)]);
+        assert!(gpu.races().is_empty());
+    }
+    drop(groups);
+    assert_eq!(gpu.ordering.restart(), Ok(Idle::Restarted));
+}
+
 /// Not a test: what the second process runs.
 #[test]
 fn second_process() {
@@ -264,6 +372,11 @@ fn second_process() {
                 std::thread::sleep(LONG);
             });
         }
+        Ok("restarts") => return member.restart(),
+        Ok("idle") => {
+            assert_eq!(member.gpu.ordering.restart(), Ok(Idle::NotYet));
+            member.meet();
+        }
         _ => return member.run(),
     }
     std::process::abort();
@@ -276,7 +389,7 @@ fn start(directory: &Path, role: &str) -> Child {
         .env(DIRECTORY, directory)
         .env(ROLE, role)
         .stdout(Stdio::null());
-    if role == "between barriers" {
+    if role == "between barriers" || role == "idle" {
         command.stderr(Stdio::null());
     }
     command.spawn().unwrap()
