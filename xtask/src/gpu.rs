@@ -27,6 +27,10 @@ pub(crate) struct TestGpu {
     /// Python package, and a triton.sh that runs Triton programs with it, instead of running here
     #[arg(long, value_name = "DIR")]
     bundle: Option<PathBuf>,
+
+    /// With --bundle: only what triton.sh needs
+    #[arg(long, requires = "bundle")]
+    triton: bool,
 }
 
 /// The kernels that are run with the state of CTAs in the state region, too.
@@ -58,11 +62,12 @@ impl TestGpu {
             Some(folder) => folder.clone(),
             None => root().join("target/gpu-tests"),
         };
-        bundle(&folder)?;
+        bundle(&folder, self.triton)?;
         if self.bundle.is_some() {
+            let script = if self.triton { "triton.sh" } else { "run.sh" };
             println!(
                 "run {} on the machine with the GPU",
-                folder.join("run.sh").display()
+                folder.join(script).display()
             );
             return Ok(());
         }
@@ -74,9 +79,33 @@ impl TestGpu {
     }
 }
 
-/// Fills `folder` with the stripped test binaries and the script that runs them.
-fn bundle(folder: &Path) -> Result<()> {
+/// Fills `folder` with what a machine with a GPU needs: for everything, or for Triton programs.
+fn bundle(folder: &Path, triton: bool) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let prefix = root().join("target/dist");
+    Dist::new(&prefix, "dev").run()?;
+    let mut bytes =
+        fs::copy(prefix.join("bin/gsan"), folder.join("gsan")).context("the command")?;
+    bytes += python(folder, &prefix)?;
+    if !triton {
+        bytes += tests(folder)?;
+        bytes += examples::build_for_gpu(&prefix, Path::new(LIBRARIES), folder)?;
+    }
+    let mebibytes = bytes.div_ceil(1 << 20);
+    ensure!(
+        bytes <= MOST_BYTES,
+        "the binaries and kernels have {mebibytes} MiB, more than {}",
+        MOST_BYTES >> 20
+    );
+    println!(
+        "{} has {mebibytes} MiB of binaries and kernels",
+        folder.display()
+    );
+    Ok(())
+}
+
+/// Adds the stripped test binaries, their kernels, and the script that runs them.
+fn tests(folder: &Path) -> Result<u64> {
     let metadata = cargo_output(["metadata", "--no-deps", "--format-version", "1"])?;
     let metadata: Metadata = serde_json::from_str(&metadata).context("cargo metadata")?;
     let mut bytes = 0;
@@ -96,25 +125,10 @@ fn bundle(folder: &Path) -> Result<()> {
     bytes += compile_kernels("gsan-device", &Variant::ALL, &kernels)?;
     let one = Variant::new(StateMemory::Shared, Records::Four);
     bytes += compile_kernels("gsan-sync", &[one], &kernels)?;
-    let prefix = root().join("target/dist");
-    Dist::new(&prefix, "dev").run()?;
-    bytes += fs::copy(prefix.join("bin/gsan"), folder.join("gsan")).context("the command")?;
-    bytes += python(folder, &prefix)?;
-    bytes += examples::build_for_gpu(&prefix, Path::new(LIBRARIES), folder)?;
     let script = folder.join("run.sh");
     fs::write(&script, include_str!("gpu/run.sh"))?;
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
-    let mebibytes = bytes.div_ceil(1 << 20);
-    ensure!(
-        bytes <= MOST_BYTES,
-        "the binaries and kernels have {mebibytes} MiB, more than {}",
-        MOST_BYTES >> 20
-    );
-    println!(
-        "{} has {mebibytes} MiB of binaries and kernels",
-        folder.display()
-    );
-    Ok(())
+    Ok(bytes)
 }
 
 /// Where the bundle has libgsan.so.
