@@ -295,8 +295,11 @@ class GSanSymmetricMemoryHandle:
         if self._cache_key is not None:
             _cache.pop(self._cache_key, None)
         for rank, address in enumerate(self._peer_ptrs):
-            if rank != self._rank and address:
-                _memory.free_allocation(address, self._device_index)
+            if rank == self._rank or not address:
+                continue
+            # A tensor may lie anywhere in what was mapped for it.
+            if (mapped := _memory.find_allocation(address)) is not None:
+                _memory.free_allocation(mapped.address, self._device_index)
         self._keep = None
 
     def _check_open(self) -> None:
