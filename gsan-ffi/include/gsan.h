@@ -6,7 +6,7 @@
  * otherwise, and gsan_last_error() says why. Any thread may call at any time. Null and misaligned
  * arguments are refused, and so are handles that were ended. Structures that begin with `size` must
  * have it set to their sizeof, also where they are only written: so a later version can append
- * fields. Functions that callbacks call may be any of these, but those that wait for devices.
+ * fields. Callbacks may call any of these but those that wait for devices, and must not throw.
  *
  * A forked child has no session: its calls return GSAN_UNSUPPORTED.
  */
@@ -911,9 +911,12 @@ enum gsan_status gsan_kernel_is_opaque(const char *ir,
                                        size_t *bytes);
 
 /**
- * An event was recorded on a stream. Call it after the CUDA call; during capture too.
+ * An event was recorded on a stream. Call it after the CUDA call; during capture too. On the host backend,
+ * which has no CUDA, this and the functions below also record, wait and synchronise.
  */
-enum gsan_status gsan_event_recorded(uint64_t event, int device, void *stream);
+enum gsan_status gsan_event_recorded(uint64_t event,
+                                     int device,
+                                     void *stream);
 
 /**
  * A stream waits for an event. Call it after the CUDA call; during capture too. An event that nobody

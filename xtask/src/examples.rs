@@ -11,8 +11,8 @@ use crate::dist::Dist;
 
 /// Install into target/dist, and build and run the examples in C and C++ against that
 ///
-/// Each must find the race that it has when it is asked for, and no other; as it should be it must be
-/// clean. They run on the host backend.
+/// Each must find its race when it is asked to have one, alone and under `gsan run`; as it should be it
+/// must be clean. They run on the host backend.
 #[derive(clap::Args, Default)]
 pub(crate) struct Examples {}
 
@@ -50,7 +50,7 @@ impl Examples {
         Dist::new(&prefix, "dev").run()?;
         for example in EXAMPLES {
             let program = example.build(&prefix, &prefix.join("lib"), &prefix)?;
-            example.check(&program)?;
+            example.check(&program, &prefix.join("bin/gsan"))?;
         }
         Ok(())
     }
@@ -118,10 +118,14 @@ impl Example {
         Ok(program)
     }
 
-    /// Runs it both ways.
-    fn check(&self, program: &Path) -> Result<()> {
-        let run = |arguments: &[&str]| -> Result<(Option<i32>, String)> {
-            let output = Command::new(program)
+    /// Runs it both ways, alone and under `gsan run`.
+    fn check(&self, program: &Path, gsan: &Path) -> Result<()> {
+        let run = |under_gsan: bool, arguments: &[&str]| -> Result<(Option<i32>, String)> {
+            let mut command = Command::new(if under_gsan { gsan } else { program });
+            if under_gsan {
+                command.args(["run", "--"]).arg(program);
+            }
+            let output = command
                 .args(arguments)
                 .current_dir(root())
                 .env_remove("LD_LIBRARY_PATH")
@@ -131,19 +135,21 @@ impl Example {
             let said = String::from_utf8_lossy(&said).into_owned();
             Ok((output.status.code(), said))
         };
-        let (code, said) = run(&[])?;
-        let clean = code == Some(0) && !said.contains("data race");
-        ensure!(clean, "{} is not clean: {code:?}\n{said}", self.source);
-        let (code, said) = run(&[self.wrong])?;
-        ensure!(
-            code == Some(1),
-            "{} {}: {code:?}\n{said}",
-            self.source,
-            self.wrong
-        );
-        for line in self.lines {
-            let place = format!("{}:{}", self.source, self.number_of(line)?);
-            ensure!(said.contains(&place), "{place} has no race\n{said}");
+        for (under_gsan, wanted) in [(false, 1), (true, 66)] {
+            let (code, said) = run(under_gsan, &[])?;
+            let clean = code == Some(0) && !said.contains("data race");
+            ensure!(clean, "{} is not clean: {code:?}\n{said}", self.source);
+            let (code, said) = run(under_gsan, &[self.wrong])?;
+            ensure!(
+                code == Some(wanted),
+                "{} {}: {code:?}, not {wanted}\n{said}",
+                self.source,
+                self.wrong
+            );
+            for line in self.lines {
+                let place = format!("{}:{}", self.source, self.number_of(line)?);
+                ensure!(said.contains(&place), "{place} has no race\n{said}");
+            }
         }
         println!(
             "{}: clean, and with {} its race is found",

@@ -123,7 +123,8 @@ pub unsafe extern "C" fn gsan_kernel_is_opaque(
     })
 }
 
-/// An event was recorded on a stream. Call it after the CUDA call; during capture too.
+/// An event was recorded on a stream. Call it after the CUDA call; during capture too. On the host backend,
+/// which has no CUDA, this and the functions below also record, wait and synchronise.
 #[unsafe(no_mangle)]
 pub extern "C" fn gsan_event_recorded(
     event: u64,

@@ -1,4 +1,4 @@
-//! A C program that does everything wrong, under AddressSanitizer.
+//! C programs that use the interface, rightly and wrongly, under AddressSanitizer.
 
 #![allow(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
@@ -6,13 +6,17 @@ mod c;
 
 use c::{Compiler, link, program, root, run};
 
-#[test]
-fn whatever_a_program_hands_over_it_gets_a_status_and_a_text() {
+fn run_under_sanitizer(name: &str) {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("misuse");
+    let path = folder.path().join(name);
     let mut command = Compiler::C("cc").command().unwrap();
     command.args(["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]);
-    command.arg(root().join("gsan-ffi/tests/c/misuse.c"));
+    command.arg(
+        root()
+            .join("gsan-ffi/tests/c")
+            .join(name)
+            .with_extension("c"),
+    );
     command.arg("-o").arg(&path);
     link(&mut command);
     run(&mut command);
@@ -22,4 +26,14 @@ fn whatever_a_program_hands_over_it_gets_a_status_and_a_text() {
         // Room for AddressSanitizer's own shadow.
         .env("GSAN_SHADOW_RESERVE", "64GiB")
         .env("ASAN_OPTIONS", "detect_leaks=0"));
+}
+
+#[test]
+fn whatever_a_program_hands_over_it_gets_a_status_and_a_text() {
+    run_under_sanitizer("misuse");
+}
+
+#[test]
+fn a_correct_program_sees_what_is_there() {
+    run_under_sanitizer("uses");
 }
