@@ -2,9 +2,9 @@
 
 usage: ranks.py [--gsan COMMAND]
 
-Each case starts two ranks by torchrun under `gsan run`; on a machine with one GPU both use it. Rank 0
-writes memory of rank 1, which reads it. With `barrier` and `all_reduce` there is an edge between them; with
-`store` only the host knows that one comes after the other, which the detector is not told.
+Each case starts two ranks by torchrun under `gsan run`; on a machine with one GPU both use it. Rank
+0 writes memory of rank 1, which reads it. With `barrier` and `all_reduce` there is an edge between
+them; with `store` only the host knows that one comes after the other, and the detector is not told.
 """
 
 from __future__ import annotations
