@@ -40,15 +40,70 @@ def last_block_sums(x, part, out, count, n, BLOCK: tl.constexpr):
         tl.store(out, total)
 
 
+@triton.jit
+def matmul_tma(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    a_map = tl.make_tensor_descriptor(a, [M, K], [K, 1], [BM, BK])
+    b_map = tl.make_tensor_descriptor(b, [K, N], [N, 1], [BK, BN])
+    c_map = tl.make_tensor_descriptor(c, [M, N], [N, 1], [BM, BN])
+    m = tl.program_id(0) * BM
+    n = tl.program_id(1) * BN
+    total = tl.zeros((BM, BN), tl.float32)
+    for k in range(0, K, BK):
+        total = tl.dot(a_map.load([m, k]), b_map.load([k, n]), total)
+    c_map.store([m, n], total.to(tl.float16))
+
+
+@triton.jit
+def splitk_tma(x, part, out, count, BM: tl.constexpr, BN: tl.constexpr, SPLIT: tl.constexpr):
+    x_map = tl.make_tensor_descriptor(x, [BM, BN * SPLIT], [BN * SPLIT, 1], [BM, BN])
+    part_map = tl.make_tensor_descriptor(part, [BM * SPLIT, BN], [BN, 1], [BM, BN])
+    out_map = tl.make_tensor_descriptor(out, [BM, BN], [BN, 1], [BM, BN])
+    split = tl.program_id(0)
+    value = x_map.load([0, split * BN])
+    part_map.store([split * BM, 0], value)
+    tl.debug_barrier()
+    if tl.atomic_add(count, 1, sem="acq_rel", scope="gpu") == SPLIT - 1:
+        total = tl.zeros((BM, BN), tl.float32)
+        for i in range(SPLIT):
+            total += part_map.load([i * BM, 0])
+        out_map.store([0, 0], total)
+    out_map.atomic_add([0, 0], value)
+
+
+@triton.jit
+def permute_rows(x, out, rows, M, N, BLOCK: tl.constexpr):
+    x_map = tl.make_tensor_descriptor(x, [M, N], [N, 1], [1, BLOCK])
+    out_map = tl.make_tensor_descriptor(out, [M, N], [N, 1], [1, BLOCK])
+    i = tl.load(rows + tl.program_id(0) * 32 + tl.arange(0, 32))
+    out_map.scatter(x_map.gather(i, 0), i, 0)
+
+
 def sources():
+    """Names, sources, options, and the first architecture that has what is needed."""
     for element, alignment in [("fp32", 16), ("fp16", 16), ("fp16", 2)]:
         pointers = {name: f"*{element}" for name in ["x", "y", "out"]}
         signature = dict(**pointers, n="i32", BLOCK="constexpr")
         attributes = {(i,): [["tt.divisibility", alignment]] for i in range(4)}
         source = ASTSource(add, signature, dict(BLOCK=1024), attributes)
-        yield f"add {element}, aligned to {alignment}", source
+        yield f"add {element}, aligned to {alignment}", source, {}, 80
     signature = dict(x="*fp32", part="*fp32", out="*fp32", count="*i32", n="i32", BLOCK="constexpr")
-    yield "last_block_sums", ASTSource(last_block_sums, signature, dict(BLOCK=1024))
+    yield "last_block_sums", ASTSource(last_block_sums, signature, dict(BLOCK=1024)), {}, 80
+
+    def aligned(arguments):
+        return {(i,): [["tt.divisibility", 16]] for i in range(arguments)}
+
+    blocks = dict(BM="constexpr", BN="constexpr", BK="constexpr")
+    signature = dict(a="*fp16", b="*fp16", c="*fp16", M="i32", N="i32", K="i32", **blocks)
+    matmul = ASTSource(matmul_tma, signature, dict(BM=128, BN=128, BK=64), aligned(6))
+    blocks = dict(BM="constexpr", BN="constexpr", SPLIT="constexpr")
+    signature = dict(x="*fp32", part="*fp32", out="*fp32", count="*i32", **blocks)
+    splitk = ASTSource(splitk_tma, signature, dict(BM=64, BN=64, SPLIT=4), aligned(4))
+    for ctas in [1, 2, 4]:
+        yield f"matmul_tma, {ctas} CTAs a cluster", matmul, dict(num_ctas=ctas), 90
+        yield f"splitk_tma, {ctas} CTAs a cluster", splitk, dict(num_ctas=ctas), 90
+    signature = dict(x="*fp16", out="*fp16", rows="*i32", M="i32", N="i32", BLOCK="constexpr")
+    permute = ASTSource(permute_rows, signature, dict(BLOCK=64), aligned(5))
+    yield "permute_rows", permute, {}, 100
 
 
 class NoDevice:
@@ -70,7 +125,7 @@ class NoDevice:
         return GPUTarget("cuda", NoDevice.architecture, 32)
 
 
-def compile_with(library, source, architecture):
+def compile_with(library, source, options, architecture):
     NoDevice.architecture = architecture
     parse_options = CUDABackend.parse_options
 
@@ -85,7 +140,7 @@ def compile_with(library, source, architecture):
 
     CUDABackend.parse_options = with_library
     try:
-        options = dict(num_warps=4, instrumentation_mode="gsan")
+        options = dict(num_warps=4, instrumentation_mode="gsan", **options)
         return triton.compile(source, target=GPUTarget("cuda", architecture, 32), options=options)
     finally:
         CUDABackend.parse_options = parse_options
@@ -113,8 +168,10 @@ def main():
     triton.knobs.compilation.always_compile = True
     for library in sys.argv[1:]:
         for architecture in ARCHITECTURES:
-            for name, source in sources():
-                kernel = compile_with(library, source, architecture)
+            for name, source, options, first in sources():
+                if architecture < first:
+                    continue
+                kernel = compile_with(library, source, options, architecture)
                 said = ptxas_says(kernel, architecture)
                 print(
                     f"{pathlib.Path(library).name}, sm_{architecture}, {name}: {said}", flush=True

@@ -142,6 +142,42 @@ void warp_tensor() {
   });
 }
 
+// A partition that may wait for the predecessor of its launch, and the default group.
+void partition() {
+  auto globals = pointer<gsan_global_state>();
+  u64 data = word();
+  auto file = pointer<const char>();
+  bool waits = word() != 0;
+  u32 warps = u32(word());
+  u32 seed = u32(word());
+  auto store = [=](u64 address) {
+    u64 args[2] = {address, 1};
+    __triton_gsan_store_tensor(globals, args, 1, 4, file, 2);
+  };
+  std::vector<host::WarpTask> tasks;
+  tasks.push_back({host::sm, host::cta_index, 0, ~0u, [=](u32 lane) {
+                     for (u32 time = 0; time < 3; ++time) {
+                       ptx::barrier(0, 32);
+                       store(data - 128 + 4 * lane);
+                     }
+                   }});
+  for (u32 index = 0; index < warps; ++index) {
+    tasks.push_back({host::sm, host::cta_index, 32 * (index + 1), ~0u, [=](u32 lane) {
+                       u32 thread = 32 * index + lane;
+                       if (waits) {
+                         __triton_gsan_grid_dependency_wait(globals, nullptr, 0, thread, 32 * warps,
+                                                            2);
+                       }
+                       store(data + 4 * thread);
+                     }});
+  }
+  host::Fibres& fibres = host::Fibres::instance();
+  fibres.mixes = true;
+  fibres.random = seed;
+  fibres.run(std::move(tasks));
+  fibres.mixes = false;
+}
+
 void split_warps() {
   host::Fibres::instance().splits = true;
   host::Fibres::instance().random = u32(word());
@@ -604,6 +640,9 @@ int main() {
         break;
       case 20:
         split_warps();
+        break;
+      case 31:
+        partition();
         break;
 #endif
       default:

@@ -424,6 +424,21 @@ impl Driver {
         self
     }
 
+    /// `warps` warps of a partition store a word a thread at `data` in line 2, if `waits` after having waited
+    /// for the predecessor of the launch, while the default group, of one warp, stores before it. In an
+    /// order that follows from the seed. 32 lanes only.
+    pub(crate) fn partition(
+        &mut self,
+        globals: u64,
+        (data, file): (u64, u64),
+        waits: bool,
+        (warps, seed): (u32, u32),
+    ) -> &mut Self {
+        self.push(31, &[globals, data, file, waits.into()]);
+        self.commands.extend([warps, seed].map(u64::from));
+        self
+    }
+
     /// From now on lanes are parted at random.
     pub(crate) fn split_warps(&mut self, seed: u32) -> &mut Self {
         self.push(20, &[seed.into()])

@@ -82,7 +82,11 @@ impl Machine {
         .unwrap();
         global.constants.race_ring = RING;
         change(&mut global);
-        let mut driver = Driver::new(records);
+        Self::of(Driver::new(records), global)
+    }
+
+    /// The device with this state region.
+    fn of(mut driver: Driver, global: GlobalState) -> Machine {
         driver
             .map(SPACE_BASE, RESERVE)
             .map(STATE, 1 << 30)
@@ -380,6 +384,44 @@ fn launches_are_ordered_as_far_as_their_frontiers_say() {
     };
     assert!(ordered(2));
     assert!(!ordered(0));
+}
+
+/// A partition of several warps waits, with a barrier of its own, while the default group goes on.
+#[test]
+fn a_partition_that_has_waited_knows_what_it_waited_for() {
+    for (waits, warps) in [(false, 2), (true, 1), (true, 2), (true, 7)] {
+        for seed in 0..10 {
+            let like = Machine::new(Records::Four);
+            let driver = Driver::with_lanes(Records::Four, 32);
+            let mut machine = Machine::of(driver, like.global);
+            let [own_row, foreign_row] = machine.rows(1);
+            let overtaken = Overtaken {
+                own_row,
+                foreign_row,
+                state: machine.state(1),
+                ctas: 1,
+                reserved: 0,
+            };
+            machine.driver.write(OVERTAKEN, &words(&overtaken));
+            machine.launch(1, 0).launch_with(2, 0, |launch| {
+                launch.overtaken = OVERTAKEN;
+                launch.overtaken_count = 1;
+                launch.waits_for = 1;
+            });
+            machine.start(1, 0, 0).start(2, 1, 0);
+            for thread in 0..32 * u64::from(warps) {
+                machine.access(0, true, 1, 128 + 4 * thread, 4);
+            }
+            machine.exit(0);
+            machine.driver.place(1, 0);
+            let data = REAL + 128;
+            machine
+                .driver
+                .partition(STATE, (data, FILE), waits, (warps, seed));
+            let kinds = machine.kinds();
+            assert_eq!(kinds.is_empty(), waits, "{warps} warps: {kinds:?}");
+        }
+    }
 }
 
 #[test]
