@@ -133,6 +133,8 @@
 #define GSAN_THREAD_CHANGED 8u
 /* It saw more sync words than are kept. */
 #define GSAN_THREAD_OVERFLOWED 16u
+/* It made a fence that is not followed: whatever it writes by atomics releases. */
+#define GSAN_THREAD_FENCED 32u
 /* How many sync words are kept that were acquired. */
 #define GSAN_THREAD_ACQUIRED 4u
 /* How many sync words are kept that relaxed reads saw. */

@@ -128,6 +128,8 @@ pub mod thread_flags {
         pub const CHANGED: u32 = 8;
         /// It saw more sync words than are kept.
         pub const OVERFLOWED: u32 = 16;
+        /// It made a fence that is not followed: whatever it writes by atomics releases.
+        pub const FENCED: u32 = 32;
         /// How many sync words are kept that were acquired.
         pub const ACQUIRED: u32 = 4;
         /// How many sync words are kept that relaxed reads saw.

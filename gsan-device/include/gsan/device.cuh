@@ -1,22 +1,54 @@
 // GSan for CUDA C++: a kernel that checks its own accesses.
 //
-//     extern "C" __global__ void sum(const float* from, float* to, u32* arrived,
-//                                    gsan_global_state* globals, const void* table, uint64_t index) {
+//     #include "gsan/device.cuh"
+//
+//     // Adds up blocks of `from`; the last CTA adds up the sums.
+//     extern "C" __attribute__((global)) void sum(const float* from, float* sums, unsigned* arrived,
+//                                                 float* total, gsan_global_state* globals,
+//                                                 const void* table, uint64_t index) {
 //       gsan::Kernel kernel(globals, table, index);
-//       float value = gsan::load(from + threadIdx.x);
-//       ...
-//       gsan::atomic_add(arrived, 1u, gsan::Order::kAcquireRelease, gsan::Scope::kGpu);
+//       unsigned cta = kernel.cta(), ctas = kernel.ctas();
+//       if (kernel.thread() != 0) return;
+//       float sum = 0;
+//       for (unsigned i = 0; i < 64; i += 4) {
+//         auto four = gsan::load_vector<4>(from + 64 * cta + i);
+//         sum += four[0] + four[1] + four[2] + four[3];
+//       }
+//       gsan::store(sums + cta, sum);
+//       // Without the acquire and release here, the loads below race with the stores of other CTAs.
+//       unsigned before = gsan::atomic_add(arrived, 1u, gsan::Order::kAcquireRelease,
+//                                          gsan::Scope::kGpu);
+//       if (before != ctas - 1) return;
+//       float all = 0;
+//       for (unsigned i = 0; i < ctas; ++i) all += gsan::load(sums + i);
+//       gsan::store(total, all);
 //     }
+//
+// The three last parameters are what gsan_launch_begin of gsan.h hands out; a null table means that nothing
+// is checked. (In CUDA, `__global__` is the attribute.)
+//
+// What there is:
+//
+// - `Kernel`: made first of all by every thread of the CTA, and let go at its end;
+// - `load`, `store`, `load_vector`, `store_vector`, `load_each`, `store_each`: ordinary accesses;
+// - `atomic_load`, `_store`, `_exchange`, `_compare_exchange`, `_add`, `_sub`, `_and`, `_or`, `_xor`, `_min`,
+//   `_max`, `_increment`, `_decrement`: strong accesses, with an order and a scope;
+// - `fence`: makes a fence, and gives up checking what it may order.
 //
 // Each function checks an access and makes it: the instruction is the one that was checked. Addresses
 // are in global memory; what lies outside the reservation is accessed unchecked. All lanes that make
 // an access call together, and may name the same address. A race is told with the file and line of
 // the call.
 //
+// Threads of a CTA are not told apart: their accesses never race with each other, and barriers of the CTA
+// (`__syncthreads`) need no wrapper. What the kernel does past these functions is not seen: an access is
+// not checked, and a fence or an atomic that orders something must be one of these, or what it orders is
+// reported as a race.
+//
 // GSAN_RECORDS is the number of words in a cell, 4 unless it is defined, and must be that of the
 // reservation. GSAN_STATE_BY_SM puts the state of a CTA into the state region, for kernels that need
 // all shared memory; one CTA must run on an SM at a time then. For clang 19 and nvcc 12 or later,
-// sm_80 or later.
+// sm_80 or later, with gsan's include folder on the include path.
 #pragma once
 
 #ifndef GSAN_RECORDS
@@ -61,6 +93,13 @@ class Kernel {
 
   GSAN_DEVICE ~Kernel() { exit(Cta::current(current_globals()), group_); }
 
+  // The position of the thread in its CTA, and of the CTA in the grid; how many threads a CTA has, and how
+  // many CTAs the grid. Dimensions count from x to z.
+  GSAN_DEVICE u32 thread() const { return group_.thread; }
+  GSAN_DEVICE u32 threads() const { return group_.threads; }
+  GSAN_DEVICE u64 cta() const { return ptx::cta_index(); }
+  GSAN_DEVICE u64 ctas() const { return ptx::grid_ctas(); }
+
   Kernel(const Kernel&) = delete;
   Kernel& operator=(const Kernel&) = delete;
 
@@ -71,6 +110,8 @@ class Kernel {
 // `Count` values side by side, which one instruction moves.
 template <class T, unsigned Count>
 struct alignas(sizeof(T) * Count) Values {
+  static_assert(Count != 0 && (Count & (Count - 1)) == 0 && sizeof(T) * Count <= 16,
+                "gsan: a vector has 2, 4, 8 or 16 bytes, and a power of two of elements");
   T of[Count];
 
   GSAN_DEVICE T& operator[](u32 index) { return of[index]; }
@@ -101,11 +142,21 @@ struct Addresses {
   }
 };
 
+// What one instruction moves.
+template <class T>
+GSAN_DEVICE constexpr void require_value() {
+  constexpr unsigned kBytes = sizeof(T);
+  static_assert(kBytes == 1 || kBytes == 2 || kBytes == 4 || kBytes == 8 || kBytes == 16,
+                "gsan: a value has 1, 2, 4, 8 or 16 bytes; load or store others in parts");
+  static_assert(__is_trivially_copyable(T), "gsan: a value is trivially copyable");
+}
+
 // Loads `to[i]` from `from[i]`, all checked before the first is made: cheaper than one by one.
 // A value has 1, 2, 4, 8 or 16 bytes, and lies at a multiple of that.
 template <class T, unsigned Count>
 GSAN_DEVICE void load_each(const T* const (&from)[Count], T (&to)[Count],
                            const char* file = __builtin_FILE(), u32 line = __builtin_LINE()) {
+  require_value<T>();
   Addresses<Count> addresses(from);
   access_tensor<GSAN_RECORDS, GSAN_RACE_READ>(current_globals(), &addresses, Count, sizeof(T),
                                               {file, line});
@@ -117,6 +168,7 @@ GSAN_DEVICE void load_each(const T* const (&from)[Count], T (&to)[Count],
 template <class T, unsigned Count>
 GSAN_DEVICE void store_each(T* const (&to)[Count], const T (&from)[Count],
                             const char* file = __builtin_FILE(), u32 line = __builtin_LINE()) {
+  require_value<T>();
   Addresses<Count> addresses(to);
   access_tensor<GSAN_RECORDS, GSAN_RACE_WRITE>(current_globals(), &addresses, Count, sizeof(T),
                                                {file, line});
@@ -167,16 +219,42 @@ GSAN_DEVICE void store_vector(exactly<T>* to, Values<T, Count> values,
   store(reinterpret_cast<Values<T, Count>*>(to), values, file, line);
 }
 
+// Whether the CTA has made a fence. What it writes by atomics after it may carry what was before it.
+GSAN_DEVICE bool fenced() {
+  return Cta::current(current_globals()).flags() & GSAN_THREAD_FENCED;
+}
+
+// `fence.acq_rel` at `scope`. Which accesses it orders is not followed: from now on everything that
+// happened so far counts as ordered before the CTA, until it exits, and whatever it writes by atomics
+// releases. Races are lost by that, which is counted; use acquire and release where you can.
+GSAN_DEVICE void fence(Scope scope) {
+  if (scope == Scope::kCta) {
+    ptx::fence_cta();
+    return;
+  }
+  Cta cta = Cta::current(current_globals());
+  if (cta.is_known() && !fenced()) {
+    cta.learn_everything(GSAN_LOSS_NOT_INSTRUMENTED);
+    ptx::local_or(&cta.state->flags, GSAN_THREAD_FENCED | GSAN_THREAD_CHANGED);
+    cta.touch();
+  }
+  scope == Scope::kGpu ? ptx::fence() : ptx::fence_system();
+}
+
 // A strong access that is being made: the constructor begins it, `end` comes after the instruction.
 template <class T>
 class Atomic {
  public:
-  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "atomics have 4 or 8 bytes");
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "gsan: an atomic has 4 or 8 bytes");
+  static_assert(__is_trivially_copyable(T), "gsan: an atomic is trivially copyable");
   using Bits = ptx::Bits<sizeof(T)>;
 
+  // A load has no release and a store no acquire: any order but relaxed is what it can have.
   GSAN_DEVICE Atomic(const T* at, bool reads, bool may_write, Order order, Scope scope)
-      : strong_{reads && (order == Order::kAcquire || order == Order::kAcquireRelease),
-                may_write && (order == Order::kRelease || order == Order::kAcquireRelease),
+      : strong_{reads && (order == Order::kAcquire || order == Order::kAcquireRelease ||
+                          (!may_write && order != Order::kRelaxed)),
+                may_write && (order == Order::kRelease || order == Order::kAcquireRelease ||
+                              (!reads && order != Order::kRelaxed) || fenced()),
                 scope == Scope::kCta   ? GSAN_SCOPE_CTA
                 : scope == Scope::kGpu ? GSAN_SCOPE_GPU
                                        : GSAN_SCOPE_SYS},
@@ -248,33 +326,106 @@ GSAN_DEVICE T atomic_compare_exchange(T* at, exactly<T> expected, exactly<T> des
   return bits_as<T>(found);
 }
 
-// The type in which `atom.add` adds values of type T: signed and unsigned are alike.
-template <class T, unsigned Bytes = sizeof(T)>
-struct Addend {
+// The type of the instruction for an integer of T's size: unsigned, or as signed as T is.
+template <unsigned Bytes, bool Signed>
+struct Word;
+template <>
+struct Word<4, false> {
   using Type = u32;
 };
-template <class T>
-struct Addend<T, 8> {
+template <>
+struct Word<8, false> {
   using Type = u64;
 };
 template <>
-struct Addend<float, 4> {
-  using Type = float;
+struct Word<4, true> {
+  using Type = int32_t;
 };
 template <>
-struct Addend<double, 8> {
-  using Type = double;
+struct Word<8, true> {
+  using Type = int64_t;
 };
 
-// Adds to the value at `at`, an integer of 4 or 8 bytes, a float or a double; returns what was there.
+// The types that atomics calculate with.
+enum class Arithmetic { kNone, kSigned, kUnsigned, kFloating };
 template <class T>
-GSAN_DEVICE T atomic_add(T* at, exactly<T> value, Order order, Scope scope,
+constexpr Arithmetic kArithmetic = Arithmetic::kNone;
+template <>
+constexpr Arithmetic kArithmetic<int> = Arithmetic::kSigned;
+template <>
+constexpr Arithmetic kArithmetic<long> = Arithmetic::kSigned;
+template <>
+constexpr Arithmetic kArithmetic<long long> = Arithmetic::kSigned;
+template <>
+constexpr Arithmetic kArithmetic<unsigned> = Arithmetic::kUnsigned;
+template <>
+constexpr Arithmetic kArithmetic<unsigned long> = Arithmetic::kUnsigned;
+template <>
+constexpr Arithmetic kArithmetic<unsigned long long> = Arithmetic::kUnsigned;
+template <>
+constexpr Arithmetic kArithmetic<float> = Arithmetic::kFloating;
+template <>
+constexpr Arithmetic kArithmetic<double> = Arithmetic::kFloating;
+
+template <class T>
+constexpr bool kIsInteger =
+    kArithmetic<T> == Arithmetic::kSigned || kArithmetic<T> == Arithmetic::kUnsigned;
+
+// The type in which `atom.add` adds values of type T: signed and unsigned are alike.
+template <class T, bool Integer = kIsInteger<T>>
+struct Addend {
+  using Type = T;
+};
+template <class T>
+struct Addend<T, true> {
+  using Type = typename Word<sizeof(T), false>::Type;
+};
+
+#define GSAN_ATOMIC(name, instruction, condition, message, type)                                   \
+  template <class T>                                                                               \
+  GSAN_DEVICE T name(T* at, exactly<T> value, Order order, Scope scope,                            \
+                     const char* file = __builtin_FILE(), u32 line = __builtin_LINE()) {           \
+    static_assert(condition, message);                                                             \
+    using Type = typename type::Type;                                                              \
+    Atomic<T> access(at, true, true, order, scope);                                                \
+    T found = T(ptx::instruction(reinterpret_cast<Type*>(at), Type(value), order, scope));         \
+    access.end(true, file, line);                                                                  \
+    return found;                                                                                  \
+  }
+#define GSAN_UNSIGNED Word<sizeof(T), false>
+#define GSAN_AS_SIGNED Word<sizeof(T), kArithmetic<T> == Arithmetic::kSigned>
+#define GSAN_INTEGERS "gsan: an integer of 4 or 8 bytes is needed"
+
+// Each changes the value at `at` and returns what was there.
+//
+// Adds to an integer of 4 or 8 bytes, a float or a double.
+GSAN_ATOMIC(atomic_add, strong_add, kArithmetic<T> != Arithmetic::kNone,
+            "gsan: an integer of 4 or 8 bytes, a float or a double is needed", Addend<T>)
+// Bit by bit, with an integer of 4 or 8 bytes.
+GSAN_ATOMIC(atomic_and, strong_and, kIsInteger<T>, GSAN_INTEGERS, GSAN_UNSIGNED)
+GSAN_ATOMIC(atomic_or, strong_or, kIsInteger<T>, GSAN_INTEGERS, GSAN_UNSIGNED)
+GSAN_ATOMIC(atomic_xor, strong_xor, kIsInteger<T>, GSAN_INTEGERS, GSAN_UNSIGNED)
+// Leaves the smaller, or the larger, of the two, as signed as T is.
+GSAN_ATOMIC(atomic_min, strong_min, kIsInteger<T>, GSAN_INTEGERS, GSAN_AS_SIGNED)
+GSAN_ATOMIC(atomic_max, strong_max, kIsInteger<T>, GSAN_INTEGERS, GSAN_AS_SIGNED)
+// Counts up to `value` and then from 0 again, or down to 0 and then from `value` again (`atom.inc`,
+// `atom.dec`), with an unsigned integer of 4 bytes.
+#define GSAN_IS_WORD (kArithmetic<T> == Arithmetic::kUnsigned && sizeof(T) == 4)
+GSAN_ATOMIC(atomic_increment, strong_increment, GSAN_IS_WORD,
+            "gsan: an unsigned integer of 4 bytes is needed", GSAN_UNSIGNED)
+GSAN_ATOMIC(atomic_decrement, strong_decrement, GSAN_IS_WORD,
+            "gsan: an unsigned integer of 4 bytes is needed", GSAN_UNSIGNED)
+#undef GSAN_IS_WORD
+#undef GSAN_INTEGERS
+#undef GSAN_AS_SIGNED
+#undef GSAN_UNSIGNED
+#undef GSAN_ATOMIC
+
+// Subtracts from an integer of 4 or 8 bytes, a float or a double, by an addition.
+template <class T>
+GSAN_DEVICE T atomic_sub(T* at, exactly<T> value, Order order, Scope scope,
                          const char* file = __builtin_FILE(), u32 line = __builtin_LINE()) {
-  using Type = typename Addend<T>::Type;
-  Atomic<T> access(at, true, true, order, scope);
-  T found = T(ptx::strong_add(reinterpret_cast<Type*>(at), Type(value), order, scope));
-  access.end(true, file, line);
-  return found;
+  return atomic_add(at, T(T(0) - value), order, scope, file, line);
 }
 
 }  // namespace gsan

@@ -613,29 +613,33 @@ GSAN_DEVICE Bits<8> strong_compare_exchange(Bits<8>* at, Bits<8> expected, Bits<
   return {found};
 }
 
-GSAN_DEVICE u32 strong_add(u32* at, u32 value, Order order, Scope scope) {
-  u32 found;
-  GSAN_ATOM(".global.add.u32 %0, [%1], %2;", "=r"(found) : "l"(at), "r"(value));
-  return found;
-}
-
-GSAN_DEVICE u64 strong_add(u64* at, u64 value, Order order, Scope scope) {
-  u64 found;
-  GSAN_ATOM(".global.add.u64 %0, [%1], %2;", "=l"(found) : "l"(at), "l"(value));
-  return found;
-}
-
-GSAN_DEVICE float strong_add(float* at, float value, Order order, Scope scope) {
-  float found;
-  GSAN_ATOM(".global.add.f32 %0, [%1], %2;", "=f"(found) : "l"(at), "f"(value));
-  return found;
-}
-
-GSAN_DEVICE double strong_add(double* at, double value, Order order, Scope scope) {
-  double found;
-  GSAN_ATOM(".global.add.f64 %0, [%1], %2;", "=d"(found) : "l"(at), "d"(value));
-  return found;
-}
+#define GSAN_MODIFY(name, type, operation, letter)                                              \
+  GSAN_DEVICE type name(type* at, type value, Order order, Scope scope) {                       \
+    type found;                                                                                 \
+    GSAN_ATOM(".global." operation " %0, [%1], %2;", "=" letter(found) : "l"(at), letter(value)); \
+    return found;                                                                               \
+  }
+GSAN_MODIFY(strong_add, u32, "add.u32", "r")
+GSAN_MODIFY(strong_add, u64, "add.u64", "l")
+GSAN_MODIFY(strong_add, float, "add.f32", "f")
+GSAN_MODIFY(strong_add, double, "add.f64", "d")
+GSAN_MODIFY(strong_and, u32, "and.b32", "r")
+GSAN_MODIFY(strong_and, u64, "and.b64", "l")
+GSAN_MODIFY(strong_or, u32, "or.b32", "r")
+GSAN_MODIFY(strong_or, u64, "or.b64", "l")
+GSAN_MODIFY(strong_xor, u32, "xor.b32", "r")
+GSAN_MODIFY(strong_xor, u64, "xor.b64", "l")
+GSAN_MODIFY(strong_min, u32, "min.u32", "r")
+GSAN_MODIFY(strong_min, u64, "min.u64", "l")
+GSAN_MODIFY(strong_min, int32_t, "min.s32", "r")
+GSAN_MODIFY(strong_min, int64_t, "min.s64", "l")
+GSAN_MODIFY(strong_max, u32, "max.u32", "r")
+GSAN_MODIFY(strong_max, u64, "max.u64", "l")
+GSAN_MODIFY(strong_max, int32_t, "max.s32", "r")
+GSAN_MODIFY(strong_max, int64_t, "max.s64", "l")
+GSAN_MODIFY(strong_increment, u32, "inc.u32", "r")
+GSAN_MODIFY(strong_decrement, u32, "dec.u32", "r")
+#undef GSAN_MODIFY
 
 #undef GSAN_ATOM
 #undef GSAN_STORE

@@ -16,7 +16,10 @@ struct Group {
   u32 barrier_id;
 
   GSAN_DEVICE bool leads() const { return thread == 0; }
-  GSAN_DEVICE void wait() const { ptx::barrier(barrier_id, threads); }
+  // A barrier counts whole warps.
+  GSAN_DEVICE void wait() const {
+    ptx::barrier(barrier_id, (threads + kWarpSize - 1) / kWarpSize * kWarpSize);
+  }
 };
 
 // The descriptor of the launch: the copy in device memory, if the first CTA has left it there. The low

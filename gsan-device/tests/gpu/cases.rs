@@ -549,3 +549,74 @@ pub(crate) fn bare(checked: &Case) -> Case {
     case.launches[0].kernel = "vector_add_bare";
     case
 }
+
+fn edge(
+    kernel: &'static str,
+    (grid, block): (u32, u32),
+    arguments: Vec<Argument>,
+    races: &[(u32, &str, &str)],
+) -> Case {
+    let module = Module::Edges;
+    let told = |&(kind, first, second): &(u32, &str, &str)| told(module, kind, first, second);
+    Case {
+        name: format!("{kernel}, {grid} CTAs of {block} threads, {arguments:?}"),
+        module,
+        buffers: vec![4096, 64, 64, 64],
+        ones: None,
+        launches: vec![Launch {
+            kernel,
+            stream: 0,
+            grid,
+            block,
+            arguments,
+        }],
+        expected: Expected::Exactly(races.iter().map(told).collect()),
+        result: None,
+    }
+}
+
+/// Blocks from the smallest to the largest, lanes that part, memory that is not managed, launches that are
+/// not checked, fences, every atomic.
+pub(crate) fn edges() -> Vec<Case> {
+    let mut cases = Vec::new();
+    let flagged = |flag| vec![Buffer(0), Number(flag)];
+    for (kernel, mark, blocks) in [
+        ("collide", "collide", &[1, 33, 1024][..]),
+        ("divergent", "at the bottom", &[32, 40]),
+    ] {
+        for &block in blocks {
+            let race = (WRITE_AFTER_WRITE, mark, mark);
+            cases.push(edge(kernel, (3, block), flagged(0), &[race]));
+            cases.push(edge(kernel, (3, block), flagged(1), &[]));
+        }
+    }
+    for flag in [0, 1] {
+        cases.push(edge("unchecked", (3, 32), flagged(flag), &[]));
+    }
+    for (sender, receiver) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        let arguments = vec![
+            Buffer(0),
+            Buffer(1),
+            Buffer(2),
+            Buffer(3),
+            Number(sender),
+            Number(receiver),
+        ];
+        cases.push(edge("fences", (2, 32), arguments, &[]));
+    }
+    let mut atomics = edge("atomics", (1, 32), vec![Buffer(0)], &[]);
+    atomics.ones = Some(0);
+    let mut words = vec![3, 1u32.wrapping_sub(3), 0, 7, 6, u32::MAX, 1, 1, u32::MAX];
+    // From 1 up to 1 and so to 0, from 1 down to 0.
+    words.extend([0, 0, 9, 7, 1]);
+    // Each of the 14 has found 1.
+    words.extend([14, 1]);
+    // Words of 64 bits, low halves first: 2^32 + 1 and 2^33, and the larger of that and -1.
+    words.extend([1, 3, 1, 3, 1, 1]);
+    words.extend([2f32.to_bits(), 1]);
+    let one = 1f64.to_bits();
+    words.extend([one as u32, (one >> 32) as u32]);
+    atomics.result = Some((0, words));
+    cases.push(atomics);
+    cases
+}

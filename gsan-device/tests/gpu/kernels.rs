@@ -11,6 +11,7 @@ pub(crate) enum Module {
     Pairs,
     Protocols,
     VectorAdd,
+    Edges,
 }
 
 impl Module {
@@ -19,6 +20,7 @@ impl Module {
             Module::Pairs => "pairs",
             Module::Protocols => "protocols",
             Module::VectorAdd => "vector_add",
+            Module::Edges => "edges",
         }
     }
 
@@ -27,6 +29,7 @@ impl Module {
             Module::Pairs => include_str!("kernels/pairs.cu"),
             Module::Protocols => include_str!("kernels/protocols.cu"),
             Module::VectorAdd => include_str!("kernels/vector_add.cu"),
+            Module::Edges => include_str!("kernels/edges.cu"),
         }
     }
 

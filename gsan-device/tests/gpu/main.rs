@@ -105,6 +105,13 @@ fn neighbours_in_a_granule() {
 }
 
 #[test]
+fn what_a_stranger_may_do() {
+    on_gpu(SHARED, Module::Edges, 2 * MINUTE, |gpu| {
+        agree(gpu, &cases::edges())
+    });
+}
+
+#[test]
 fn launches_on_one_stream_and_on_two() {
     on_gpu(SHARED, Module::Pairs, MINUTE, |gpu| {
         agree(gpu, &cases::streams())

@@ -6,6 +6,7 @@ mod arithmetic;
 mod cells;
 mod clusters;
 mod costs;
+mod device_header;
 mod driver;
 mod launches;
 mod synchronisation;

@@ -352,6 +352,11 @@ fn the_state_of_a_cta_may_lie_in_the_state_region() {
 }
 
 #[test]
+fn what_a_stranger_may_do() {
+    agree(Module::Edges, &cases::edges(), limits());
+}
+
+#[test]
 fn neighbours() {
     agree(Module::Pairs, &cases::neighbours(), limits());
 }

@@ -1,0 +1,142 @@
+//! `gsan/device.cuh` as a stranger's compiler sees it: the example in its head compiles with every variant,
+//! and wrong uses are refused with a word about what would be right. Passed over without clang 19.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use gsan_device::{StateMemory, Variant};
+
+fn top() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// What the compiler says of `source`; `None` if there is no compiler. `Ok` if it takes it.
+fn compile(source: &str, variant: Variant) -> Option<Result<(), String>> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kernel.cu");
+    std::fs::write(&file, source).unwrap();
+    let mut compiler = Command::new("clang-19");
+    compiler
+        .arg("@gsan-device/tests/gpu/kernels/flags")
+        .arg(format!("-DGSAN_RECORDS={}", variant.records.count()))
+        // The kernels below have parameters for all.
+        .args(["-fsyntax-only", "-Wno-unused-parameter"])
+        .arg(file)
+        .current_dir(top());
+    if variant.state == StateMemory::BySm {
+        compiler.arg("-DGSAN_STATE_BY_SM");
+    }
+    let output = match compiler.output() {
+        Ok(output) => output,
+        Err(error) => {
+            println!("skipped: clang-19 does not start: {error}");
+            return None;
+        }
+    };
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    Some(match output.status.success() {
+        true => Ok(()),
+        false => Err(said),
+    })
+}
+
+/// A kernel that does `what`.
+fn kernel(what: &str) -> String {
+    format!(
+        "#include \"gsan/device.cuh\"\n\
+         struct Three {{ float x, y, z; }};\n\
+         struct Owner {{ int value; __attribute__((device)) Owner(const Owner&); }};\n\
+         using gsan::Order;\nusing gsan::Scope;\n\
+         extern \"C\" __attribute__((global)) void kernel(\n\
+             int* ints, const int* constants, float* floats, short* shorts, Three* threes,\n\
+             Owner* owners, void* bytes, long long* longs, gsan_global_state* globals,\n\
+             const void* table, uint64_t index) {{\n\
+           gsan::Kernel kernel(globals, table, index);\n\
+           {what}\n\
+         }}\n"
+    )
+}
+
+const ALL: [Variant; 4] = Variant::ALL;
+
+#[test]
+fn the_example_compiles_with_every_variant() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("include/gsan/device.cuh");
+    let header = std::fs::read_to_string(path).unwrap();
+    let lines = header.lines().take_while(|line| line.starts_with("//"));
+    let example: Vec<&str> = lines
+        .filter_map(|line| line.strip_prefix("//     "))
+        .collect();
+    assert!(example.len() > 20);
+    for variant in ALL {
+        match compile(&example.join("\n"), variant) {
+            None => return,
+            Some(result) => result.unwrap_or_else(|said| panic!("{variant:?}: {said}")),
+        }
+    }
+}
+
+#[test]
+fn right_uses_are_taken() {
+    for what in [
+        "gsan::store(ints, 'a'); gsan::store(shorts, gsan::load(constants));",
+        "gsan::store_vector(floats, gsan::load_vector<4>(floats + 4));",
+        "int* to[] = {ints, ints + 9}; const int values[] = {1, 2}; gsan::store_each(to, values);",
+        "gsan::atomic_store(floats, 1.0f, Order::kRelease, Scope::kSystem);",
+        "gsan::atomic_min(longs, -1, Order::kRelaxed, Scope::kCta);",
+        "gsan::fence(Scope::kGpu);",
+    ] {
+        match compile(&kernel(what), ALL[0]) {
+            None => return,
+            Some(result) => result.unwrap_or_else(|said| panic!("{what}: {said}")),
+        }
+    }
+}
+
+#[test]
+fn wrong_uses_are_refused_with_a_word() {
+    const SIZES: &str = "a value has 1, 2, 4, 8 or 16 bytes";
+    const VECTORS: &str = "a vector has 2, 4, 8 or 16 bytes, and a power of two of elements";
+    const INTEGER: &str = "an integer of 4 or 8 bytes is needed";
+    for (what, expected) in [
+        ("gsan::load(threes);", SIZES),
+        ("gsan::store(threes, Three{});", SIZES),
+        ("gsan::load(owners);", "a value is trivially copyable"),
+        ("gsan::load_vector<3>(floats);", VECTORS),
+        ("gsan::load_vector<8>(floats);", VECTORS),
+        ("gsan::store(constants, 1);", "const"),
+        ("gsan::load(bytes);", "void"),
+        (
+            "gsan::atomic_add(shorts, 1, Order::kRelaxed, Scope::kGpu);",
+            "an integer of 4 or 8 bytes, a float or a double is needed",
+        ),
+        (
+            "gsan::atomic_load(shorts, Order::kRelaxed, Scope::kGpu);",
+            "an atomic has 4 or 8 bytes",
+        ),
+        (
+            "gsan::atomic_or(floats, 1, Order::kRelaxed, Scope::kGpu);",
+            INTEGER,
+        ),
+        (
+            "gsan::atomic_max(floats, 1, Order::kRelaxed, Scope::kGpu);",
+            INTEGER,
+        ),
+        (
+            "gsan::atomic_increment(ints, 1, Order::kRelaxed, Scope::kGpu);",
+            "an unsigned integer of 4 bytes is needed",
+        ),
+        (
+            "gsan::atomic_add(ints, 1, Scope::kGpu, Order::kRelaxed);",
+            "no matching function",
+        ),
+        ("gsan::atomic_add(ints, 1);", "no matching function"),
+        ("gsan::Kernel other(kernel);", "deleted constructor"),
+    ] {
+        match compile(&kernel(what), ALL[0]) {
+            None => return,
+            Some(Ok(())) => panic!("{what} compiles"),
+            Some(Err(said)) => assert!(said.contains(expected), "{what}: {said}"),
+        }
+    }
+}
