@@ -24,8 +24,7 @@ fn run_under_sanitizer(name: &str) {
         .current_dir(folder.path())
         .env("GSAN_TOPOLOGY_BACKEND", "host")
         // Room for AddressSanitizer's own shadow.
-        .env("GSAN_SHADOW_RESERVE", "64GiB")
-        .env("ASAN_OPTIONS", "detect_leaks=0"));
+        .env("GSAN_SHADOW_RESERVE", "64GiB"));
 }
 
 #[test]
