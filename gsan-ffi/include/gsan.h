@@ -6,7 +6,7 @@
  * otherwise, and gsan_last_error() says why. Any thread may call at any time. Null and misaligned
  * arguments are refused, and so are handles that were ended. Structures that begin with `size` must
  * have it set to their sizeof, also where they are only written: so a later version can append
- * fields. Callbacks may call any of these but those that wait for devices, and must not throw.
+ * fields. Callbacks must not throw.
  *
  * A forked child has no session: its calls return GSAN_UNSUPPORTED.
  */
@@ -1186,8 +1186,8 @@ enum gsan_status gsan_races(gsan_race_visitor callback, void *user);
 
 /**
  * Calls back with each distinct race when it is first seen, from whichever thread takes it in; null: no
- * more. When this returns, the callback from before is not running and will not run any more, unless
- * it is the callback itself that calls. The callback must not wait for a thread that calls GSan.
+ * more. When this returns, the callback from before is not running and will not run any more. The callback
+ * must not call GSan, nor wait for a thread that does: that thread may be waiting for it.
  */
 enum gsan_status gsan_on_race(gsan_race_callback callback,
                               void *user);

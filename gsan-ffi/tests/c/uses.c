@@ -103,11 +103,10 @@ static void on_race(const gsan_race *race, void *user) {
 
 static void streams_and_events(void) {
     void *first, *second;
-    uint64_t event, bytes_of_race = sizeof(gsan_race);
+    uint64_t event;
     struct seen seen = {0, 0};
     size_t bytes = 0;
     char *text;
-    (void)bytes_of_race;
     OK(gsan_host_stream_create(0, 0, &first));
     OK(gsan_host_stream_create(0, 0, &second));
     OK(gsan_host_event_create(&event));
@@ -238,11 +237,17 @@ static void alone(void) {
     OK(gsan_rendezvous_share(rendezvous, memory + 8, 0, &address));
     CHECK(address == memory + 8);
     gsan_rendezvous_close(rendezvous);
+    CHECK(gsan_rendezvous_exchange(rendezvous, &mine, sizeof mine, &all) == GSAN_INVALID_ARGUMENT);
+    CHECK(strstr(gsan_last_error(), "ended already"));
+    gsan_rendezvous_close(rendezvous);
+    CHECK(strstr(gsan_last_error(), "ended already"));
     OK(gsan_group_open(0, &rank, 1, &group));
     OK(gsan_group_barrier(group, NULL, 1000));
     OK(gsan_group_before_collective(group, NULL));
     OK(gsan_group_after_collective(group, NULL));
     gsan_group_close(group);
+    CHECK(gsan_group_barrier(group, NULL, 1000) == GSAN_INVALID_ARGUMENT);
+    CHECK(strstr(gsan_last_error(), "ended already"));
 
     memset(&shared, 0, sizeof shared);
     shared.size = sizeof shared;
