@@ -143,6 +143,14 @@ impl Blocks {
         }))
     }
 
+    /// Forgets the fences behind what is being zeroed: nobody will ask for a block any more.
+    pub(crate) fn close(&self, backend: &dyn Backend) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        for (_, fence) in state.zeroing.drain(..) {
+            backend.forget(fence);
+        }
+    }
+
     /// Numbers launches from the start. No block is in use.
     pub(crate) fn restart(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -307,6 +315,15 @@ impl<T> Behind<T> {
         let fence = backend.fence(region.device, stream)?;
         self.queue.push_back((fence, what));
         Ok(())
+    }
+
+    /// Everything, whether its stream has passed it or not.
+    pub(crate) fn take_all(&mut self, backend: &dyn Backend) -> Vec<T> {
+        let all = self.queue.drain(..).map(|(fence, what)| {
+            backend.forget(fence);
+            what
+        });
+        all.collect()
     }
 
     /// The oldest, if its stream has passed it.

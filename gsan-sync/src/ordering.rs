@@ -310,12 +310,18 @@ impl Inner {
     /// Forgets all streams: whoever names one is told that it is not known.
     pub(crate) fn close(&self) {
         let mut streams = self.streams.write().unwrap_or_else(PoisonError::into_inner);
-        streams.clear();
+        let all = std::mem::take(&mut *streams);
         drop(streams);
+        let backend = &*self.backend;
+        for stream in all.into_values() {
+            drop(stream.reenter().behind.take_all(backend));
+        }
         for device in &self.devices {
-            for (_, fence) in device.dormant.clear() {
-                self.backend.forget(fence);
+            for (mut state, fence) in device.dormant.clear() {
+                backend.forget(fence);
+                drop(state.behind.take_all(backend));
             }
+            device.blocks.close(backend);
         }
     }
 
@@ -337,6 +343,12 @@ impl Inner {
                 least: device.region.own_bytes() + device.region.foreign_bytes(),
             }
         })
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 

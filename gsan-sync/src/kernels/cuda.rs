@@ -25,10 +25,11 @@ const STEP_WORDS: usize = size_of::<layout::Step>() / 8;
 
 /// Steps as a kernel, given to the streams of a [`CudaBackend`].
 pub struct CudaKernels {
-    backend: Arc<CudaBackend>,
     kernels: Vec<OnceLock<CudaKernel>>,
     /// Buffers, and the fences behind the kernels that read them.
     buffers: Mutex<VecDeque<(FenceId, Pinned)>>,
+    /// After what belongs to its contexts.
+    backend: Arc<CudaBackend>,
 }
 
 impl CudaKernels {

@@ -30,29 +30,56 @@ pub struct CudaBackend {
     /// `reach[owner][from]`.
     reach: Vec<Vec<bool>>,
     granularity: u64,
+    /// Before the contexts, so that events go first: the driver follows them into their context.
+    tables: Mutex<Tables>,
     /// Made at the first use: a context costs hundreds of megabytes of its device.
     contexts: Vec<OnceLock<DeviceContext>>,
-    tables: Mutex<Tables>,
 }
 
 /// A kernel that was loaded onto a device.
 #[derive(Debug)]
 pub struct CudaKernel {
     device: Device,
-    function: Function,
+    function: InContext<Function>,
 }
 
 /// Memory of the host that devices reach until this is dropped.
 #[derive(Debug)]
 pub struct CudaRegistration(
-    #[expect(dead_code, reason = "it is kept until it is dropped")] Registration,
+    #[expect(dead_code, reason = "it is kept until it is dropped")] InContext<Registration>,
 );
 
 #[derive(Debug)]
 struct DeviceContext {
     /// Before the context, so that it goes first.
     stream: OwnStream,
-    context: Context,
+    context: Arc<Context>,
+}
+
+/// Something that is given back in its context, which lives as long. Its owner may outlive the backend.
+#[derive(Debug)]
+struct InContext<T> {
+    what: Option<T>,
+    driver: Driver,
+    context: Arc<Context>,
+}
+
+impl<T> InContext<T> {
+    fn new(what: T, driver: Driver, context: &Arc<Context>) -> InContext<T> {
+        InContext {
+            what: Some(what),
+            driver,
+            context: Arc::clone(context),
+        }
+    }
+}
+
+impl<T> Drop for InContext<T> {
+    fn drop(&mut self) {
+        // At the end of a process there may be none to enter.
+        let _current = self.driver.enter(Some(&self.context));
+        drop(self.what.take());
+    }
 }
 
 /// Everything the backend has handed out. No call of the driver is made under its lock.
@@ -145,7 +172,10 @@ impl CudaBackend {
         let current = self.driver.enter(Some(context))?;
         // SAFETY: the caller vouches for it.
         let function = unsafe { self.driver.load_function(&current, image, name)? };
-        Ok(CudaKernel { device, function })
+        Ok(CudaKernel {
+            device,
+            function: InContext::new(function, self.driver, context),
+        })
     }
 
     /// Gives one CTA of a kernel to a stream of its device.
@@ -166,10 +196,15 @@ impl CudaBackend {
         let stream = user_stream("cuLaunchKernel", stream)?;
         let context = &self.context(kernel.device)?.context;
         let current = self.driver.enter_stream(stream, context)?;
+        let Some(function) = &kernel.function.what else {
+            let reason = "the kernel is being unloaded";
+            let call = "cuLaunchKernel";
+            return Err(BackendError::new(call, Failure::InvalidArgument, reason));
+        };
         // SAFETY: the caller vouches for it.
         unsafe {
             self.driver
-                .launch(&current, stream, &kernel.function, threads, arguments)
+                .launch(&current, stream, function, threads, arguments)
         }
     }
 
@@ -197,6 +232,7 @@ impl CudaBackend {
         let context = self.context(Device(0))?;
         let current = self.driver.enter(Some(&context.context))?;
         let (registration, address) = self.driver.register(&current, start, bytes)?;
+        let registration = InContext::new(registration, self.driver, &context.context);
         Ok((CudaRegistration(registration), address))
     }
 
@@ -222,7 +258,10 @@ impl CudaBackend {
             .driver
             .new_stream(&self.driver.enter(Some(&context))?)?;
         // Another thread may have been faster; its context is the same one.
-        Ok(cell.get_or_init(|| DeviceContext { stream, context }))
+        Ok(cell.get_or_init(|| DeviceContext {
+            stream,
+            context: Arc::new(context),
+        }))
     }
 
     /// Enters the context of `device` to work on a mapped range.
@@ -460,6 +499,7 @@ impl Backend for CudaBackend {
         let current = self.driver.enter(Some(&context.context))?;
         Pinned::new(bytes, |start, bytes| {
             let (registration, address) = self.driver.register(&current, start, bytes)?;
+            let registration = InContext::new(registration, self.driver, &context.context);
             Ok((Some(Box::new(registration) as _), address))
         })
     }
