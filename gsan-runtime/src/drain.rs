@@ -14,8 +14,10 @@ use crate::telling::{Follower, News, Nobody};
 
 /// How long the thread sleeps after it found something.
 const SHORTEST: Duration = Duration::from_millis(1);
-/// How long it sleeps at most: the ring must not fill up meanwhile, nor may looking cost anything.
-const LONGEST: Duration = Duration::from_millis(20);
+/// How long it sleeps for each entry of the ring, and at most: the ring must not fill up meanwhile, nor may
+/// looking cost anything.
+const PER_ENTRY: Duration = Duration::from_nanos(750);
+const LONGEST: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(50)];
 /// How often it asks what was checked, and how often if something was found: what a process that dies has
 /// checked is then known up to about there.
 const REFRESHED: Duration = Duration::from_secs(1);
@@ -167,6 +169,8 @@ impl Shared {
     }
 
     fn run(&self) {
+        let entries = self.part.ring().capacity() as u32;
+        let longest = (entries * PER_ENTRY).clamp(LONGEST[0], LONGEST[1]);
         let mut pause = SHORTEST;
         self.refresh();
         let mut refreshed = Instant::now();
@@ -177,7 +181,7 @@ impl Shared {
                 _ => REFRESHED_AT_MOST,
             };
             pause = match drained.entries {
-                0 => (2 * pause).min(LONGEST),
+                0 => (2 * pause).min(longest),
                 _ => SHORTEST,
             };
             if refreshed.elapsed() >= often {
