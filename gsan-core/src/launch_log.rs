@@ -60,8 +60,18 @@ impl<'m, M: Memory> LaunchLog<'m, M> {
         self.words.len() / Self::ENTRY_WORDS
     }
 
+    /// Where a launch is remembered in a log with room for `capacity` of them; a power of two of them
+    /// is used, since a division would be felt in a launch.
+    pub const fn place(number: u32, capacity: usize) -> Option<usize> {
+        match capacity.checked_ilog2() {
+            Some(bits) => Some(number as usize & ((1 << bits) - 1)),
+            None => None,
+        }
+    }
+
+    #[inline]
     fn entry(&self, number: u32) -> Option<&'m [M::U64]> {
-        let place = (number as usize).checked_rem(self.capacity())?;
+        let place = Self::place(number, self.capacity())?;
         Some(&self.words[place * Self::ENTRY_WORDS..][..Self::ENTRY_WORDS])
     }
 
@@ -142,6 +152,17 @@ mod tests {
         assert_eq!(log.find(7), None);
         log.enter(&record(8));
         assert_eq!(log.find(0), None);
+    }
+
+    #[test]
+    fn a_power_of_two_of_the_room_is_used() {
+        let place = LaunchLog::<Native>::place;
+        assert_eq!(place(70_001, 1 << 16), Some(70_001 - (1 << 16)));
+        assert_eq!(
+            [place(7, 1), place(7, 7), place(5, 7)],
+            [Some(0), Some(3), Some(1)]
+        );
+        assert_eq!(place(7, 0), None);
     }
 
     #[test]

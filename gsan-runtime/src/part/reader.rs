@@ -284,7 +284,8 @@ impl PartReader {
     /// What is remembered of a launch of one of the process's devices.
     pub(crate) fn launch(&self, rank: u8, number: u32) -> Option<LaunchRecord> {
         let section = self.devices()[self.device(rank)?].launches;
-        let index = u64::from(number).checked_rem(section.count)?;
+        let capacity = usize::try_from(section.count).ok()?;
+        let index = LaunchLog::<Native>::place(number, capacity)? as u64;
         let [words]: [[u64; 4]; 1] = self.table(section, index, 1).ok()?.try_into().ok()?;
         let words = words.map(AtomicU64::new);
         LaunchLog::<Native>::new(&words).find(number)
