@@ -103,7 +103,7 @@ impl Session {
         let coverage = Arc::new(coverage::Coverage::new(&allocator, &ordering, seed));
         let asked = Arc::clone(&coverage);
         let checked = move || asked.checked().ok();
-        let states = elsewhere::States::new(&allocator, Device(0));
+        let states = elsewhere::States::new(&allocator, &ordering);
         let drainer = Drainer::start(
             Arc::clone(&part),
             findings,

@@ -137,7 +137,7 @@ fn a_wrong_configuration_is_refused_and_changes_nothing() {
 
 #[test]
 fn a_session_that_cannot_start_leaves_the_configuration_free() {
-    configure("[topology]\ndevice_ranks = { 0 = 3 }\n[clock]\nsnapshot_memory = \"1000MiB\"\n");
+    configure("[clock]\nsnapshot_memory = \"900MiB\"\nprivate_memory = \"900MiB\"\n");
     let error = Session::get_or_start("test").err().unwrap();
     assert_eq!(error.kind(), Kind::InvalidArgument);
     assert!(!process::is_frozen());

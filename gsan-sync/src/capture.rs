@@ -143,7 +143,12 @@ impl Held {
         }
         let order = self.in_order();
         let places = self.places;
-        let mut builder = PlanBuilder::new(inner, self.device.unwrap_or(Device(0)));
+        // A graph without launches belongs to no device in particular.
+        let device = match self.device {
+            Some(device) => device,
+            None => inner.settings.device_at(0),
+        };
+        let mut builder = PlanBuilder::new(inner, inner.place(device)?);
         let mut ids: Vec<Option<NodeId>> = vec![None; self.nodes.len()];
         let mut nodes: Vec<Option<Node>> = self.nodes.into_iter().map(Some).collect();
         for at in order {

@@ -125,7 +125,7 @@ impl Configuration {
             }
             inner.close();
             release(&held);
-            for device in &inner.devices {
+            for device in inner.devices.iter() {
                 self.allocator.release_state(device.region.rank)?;
             }
         }

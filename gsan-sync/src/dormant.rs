@@ -161,7 +161,7 @@ impl Inner {
 
     /// A stream that is gone and still has work.
     pub(crate) fn dormant_work(&self) -> Result<Option<StreamKey>, Error> {
-        for device in &self.devices {
+        for device in self.devices.iter() {
             for gone in &device.dormant.lock().streams {
                 if !self.backend.passed(gone.fence)? {
                     return Ok(Some(gone.key));

@@ -147,16 +147,16 @@ impl Ordering {
     /// # Errors
     /// When the device has no rank.
     pub fn begin_plan(&self, device: Device) -> Result<PlanBuilder, Error> {
-        self.inner.device(device)?;
-        Ok(PlanBuilder::new(&self.inner, device))
+        let place = self.inner.place(device)?;
+        Ok(PlanBuilder::new(&self.inner, place))
     }
 }
 
 impl PlanBuilder {
-    pub(crate) fn new(inner: &Arc<Inner>, device: Device) -> PlanBuilder {
+    pub(crate) fn new(inner: &Arc<Inner>, device: usize) -> PlanBuilder {
         PlanBuilder {
             inner: Arc::clone(inner),
-            device: device.0 as usize,
+            device,
             nodes: Vec::new(),
             descriptors: Descriptors::default(),
             kernels: 0,

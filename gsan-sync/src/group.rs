@@ -66,6 +66,15 @@ impl Ordering {
             return Err(Error::NotInGroup { device, rank: own });
         }
         for &rank in ranks {
+            // One of this process that was not used yet has its state from now on.
+            if let Some(own) = inner
+                .settings
+                .device_ranks
+                .iter()
+                .position(|&known| known == rank)
+            {
+                inner.place(inner.settings.device_at(own))?;
+            }
             if inner.allocator.state(rank).is_none() {
                 return Err(Error::RankMissing(rank));
             }
@@ -79,7 +88,7 @@ impl Ordering {
         }
         Ok(Group {
             inner: Arc::clone(inner),
-            device: device.0 as usize,
+            device: inner.place(device)?,
             others: ranks.iter().copied().filter(|&rank| rank != own).collect(),
             state: Mutex::default(),
         })

@@ -31,6 +31,7 @@ mod banks;
 mod blocks;
 mod capture;
 mod configuration;
+mod devices;
 mod dormant;
 mod error;
 mod event;

@@ -11,7 +11,8 @@ use gsan_core::layout::{HistoryEntry, KernelName, STATE_STRIDE, launch_flags, li
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::error::Error;
-use crate::ordering::Ordering;
+use crate::ordering::{Inner, Ordering};
+use crate::state::Region;
 
 /// Words of the history of one thread id.
 const RING: usize = limits::HISTORY as usize * size_of::<HistoryEntry>() / 8;
@@ -23,9 +24,11 @@ pub(crate) struct Names {
 }
 
 #[derive(Default)]
-struct State {
+pub(crate) struct State {
     numbers: FxHashMap<String, u32>,
     names: Vec<String>,
+    /// The entries that devices have, from kernel 1 on.
+    entries: Vec<KernelName>,
     text_bytes: u32,
     never_waited: FxHashSet<u32>,
     untold: Vec<u32>,
@@ -33,7 +36,7 @@ struct State {
 }
 
 impl Names {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -47,6 +50,36 @@ impl Names {
 
     pub(crate) fn count_never_waited(&self) -> u64 {
         self.lock().count
+    }
+}
+
+impl Inner {
+    /// Writes the name of a kernel to a device.
+    fn write_name(
+        &self,
+        region: &Region,
+        number: u32,
+        name: &str,
+        entry: &KernelName,
+    ) -> Result<(), Error> {
+        let offsets = &region.global.offsets;
+        let text = region.base + u64::from(offsets.kernel_texts + entry.text);
+        let size = size_of::<KernelName>() as u32;
+        let place = region.base + u64::from(offsets.kernels + number * size);
+        if !name.is_empty() {
+            self.backend.write(region.device, text, name.as_bytes())?;
+        }
+        let entry = bytemuck::bytes_of(entry);
+        Ok(self.backend.write(region.device, place, entry)?)
+    }
+
+    /// Writes the names of all kernels so far to a device that is being set up.
+    pub(crate) fn write_names(&self, state: &State, region: &Region) -> Result<(), Error> {
+        let named = (1..).zip(state.names.iter().zip(&state.entries));
+        for (number, (name, entry)) in named {
+            self.write_name(region, number, name, entry)?;
+        }
+        Ok(())
     }
 }
 
@@ -72,18 +105,10 @@ impl Ordering {
                 flags: if opaque { launch_flags::OPAQUE } else { 0 },
                 reserved: 0,
             };
-            for device in &inner.devices {
-                let region = &device.region;
-                let offsets = &region.global.offsets;
-                let text = region.base + u64::from(offsets.kernel_texts + state.text_bytes);
-                let size = size_of::<KernelName>() as u32;
-                let place = region.base + u64::from(offsets.kernels + number * size);
-                if bytes > 0 {
-                    inner.backend.write(region.device, text, name.as_bytes())?;
-                }
-                let entry = bytemuck::bytes_of(&entry);
-                inner.backend.write(region.device, place, entry)?;
+            for device in inner.devices.iter() {
+                inner.write_name(&device.region, number, name, &entry)?;
             }
+            state.entries.push(entry);
             state.text_bytes += bytes;
         }
         state.names.push(name.to_owned());

@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 use crate::banks::Banks;
 use crate::blocks::{Blocks, MOST_NUMBERS};
 use crate::capture::Captures;
+use crate::devices::{self, Devices};
 use crate::dormant::Dormant;
 use crate::error::Error;
 use crate::event::Events;
@@ -43,8 +44,7 @@ pub(crate) struct Inner {
     pub(crate) kernels: Arc<dyn Kernels>,
     pub(crate) settings: Settings,
     pub(crate) topology: Topology,
-    /// By local number.
-    pub(crate) devices: Vec<DeviceState>,
+    pub(crate) devices: Devices,
     streams: RwLock<FxHashMap<StreamKey, Arc<Stream>>>,
     next_stream: AtomicU32,
     next_lineage: AtomicU32,
@@ -121,42 +121,26 @@ impl Ordering {
         allocator: &Arc<Allocator>,
         kernels: Arc<dyn Kernels>,
     ) -> Result<Ordering, Error> {
-        check(&settings)?;
+        devices::check(&settings)?;
         let topology = state::topology(&settings)?;
         let backend = Arc::clone(allocator.backend());
-        let mut devices: Vec<DeviceState> = Vec::new();
-        for (local, &rank) in settings.device_ranks.iter().enumerate() {
-            let device = Device(local as u32);
-            let made = Region::create(allocator, &settings, device, rank);
-            let region = made.inspect_err(|_| {
-                for made in &devices {
-                    let _ = allocator.release_state(made.region.rank);
-                }
-            })?;
-            devices.push(DeviceState {
-                rows: Arc::new(RowMemory::new(&region, Arc::clone(&backend))),
-                blocks: Blocks::new(),
-                banks: Mutex::new(Banks::new(&topology, rank)),
-                legacy: OnceLock::new(),
-                blocking: RwLock::default(),
-                dormant: Dormant::default(),
-                log: DeviceLog::new(settings.launch_logs.get(local)),
-                grouped: AtomicBool::new(false),
-                region,
-            });
+        // What cannot be laid out is told now.
+        if !settings.device_ranks.is_empty() {
+            Region::lay_out(allocator, &settings, 0)?;
         }
-        Ok(Ordering {
+        let when_used = settings.when_used;
+        let ordering = Ordering {
             inner: Arc::new(Inner {
                 allocator: Arc::clone(allocator),
                 marks: Marks::new(&settings),
                 together: Arc::default(),
+                devices: Devices::new(&settings),
                 plans: Mutex::default(),
                 captures: Captures::default(),
                 backend,
                 kernels,
                 settings,
                 topology,
-                devices,
                 streams: RwLock::default(),
                 next_stream: AtomicU32::new(0),
                 next_lineage: AtomicU32::new(0),
@@ -167,7 +151,15 @@ impl Ordering {
                 next_graph_number: AtomicU32::new(MOST_NUMBERS),
                 counts: AtomicCounts::default(),
             }),
-        })
+        };
+        if !when_used {
+            ordering.set_up_all().inspect_err(|_| {
+                for device in ordering.inner.devices.iter() {
+                    let _ = allocator.release_state(device.region.rank);
+                }
+            })?;
+        }
+        Ok(ordering)
     }
 
     /// How it was set up.
@@ -196,7 +188,7 @@ impl Ordering {
     /// When the device has no rank, or the stream is open as another kind.
     pub fn open_stream(&self, key: StreamKey, queue: Queue, kind: StreamKind) -> Result<(), Error> {
         let inner = &*self.inner;
-        inner.device(key.device)?;
+        let at = inner.place(key.device)?;
         let mut streams = inner
             .streams
             .write()
@@ -205,7 +197,6 @@ impl Ordering {
             let same = known.kind == kind;
             return same.then_some(()).ok_or(Error::StreamDiffers(key));
         }
-        let at = key.device.0 as usize;
         let device = &inner.devices[at];
         if kind == StreamKind::Legacy && device.legacy.get().is_some() {
             return Err(Error::StreamDiffers(key));
@@ -259,12 +250,6 @@ impl Ordering {
 }
 
 impl Inner {
-    pub(crate) fn device(&self, device: Device) -> Result<&DeviceState, Error> {
-        let known = self.devices.len();
-        let found = self.devices.get(device.0 as usize);
-        found.ok_or(Error::UnknownDevice { device, known })
-    }
-
     pub(crate) fn stream(&self, key: StreamKey) -> Result<Arc<Stream>, Error> {
         let streams = self.streams.read().unwrap_or_else(PoisonError::into_inner);
         let found = streams.get(&key).cloned();
@@ -316,7 +301,7 @@ impl Inner {
         for stream in all.into_values() {
             drop(stream.reenter().behind.take_all(backend));
         }
-        for device in &self.devices {
+        for device in self.devices.iter() {
             for (mut state, fence) in device.dormant.clear() {
                 backend.forget(fence);
                 drop(state.behind.take_all(backend));
@@ -353,6 +338,26 @@ impl Drop for Inner {
 }
 
 impl DeviceState {
+    pub(crate) fn new(
+        settings: &Settings,
+        topology: &Topology,
+        place: usize,
+        region: Region,
+        backend: &Arc<dyn Backend>,
+    ) -> DeviceState {
+        DeviceState {
+            rows: Arc::new(RowMemory::new(&region, Arc::clone(backend))),
+            blocks: Blocks::new(),
+            banks: Mutex::new(Banks::new(topology, region.rank)),
+            legacy: OnceLock::new(),
+            blocking: RwLock::default(),
+            dormant: Dormant::default(),
+            log: DeviceLog::new(settings.launch_logs.get(place)),
+            grouped: AtomicBool::new(false),
+            region,
+        }
+    }
+
     pub(crate) fn banks(&self) -> MutexGuard<'_, Banks> {
         self.banks.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -362,28 +367,6 @@ impl DeviceState {
         let legacy = self.legacy.get()?;
         Some((legacy, legacy.version()))
     }
-}
-
-fn check(settings: &Settings) -> Result<(), Error> {
-    for (local, &rank) in settings.device_ranks.iter().enumerate() {
-        let bad = |why| Error::BadRank {
-            device: Device(local as u32),
-            rank,
-            why,
-            devices: settings.devices,
-        };
-        if u32::from(rank.0) >= settings.devices {
-            return Err(bad("outside the topology"));
-        }
-        if settings.device_ranks[..local].contains(&rank) {
-            return Err(bad("taken by another device"));
-        }
-    }
-    let (mirrors, devices) = (settings.site_mirrors.len(), settings.device_ranks.len());
-    if mirrors != 0 && mirrors != devices {
-        return Err(Error::SiteMirrors { mirrors, devices });
-    }
-    Ok(())
 }
 
 impl AtomicCounts {
@@ -400,11 +383,15 @@ pub(crate) fn version(word: &AtomicU64) -> u64 {
 
 /// The rank of a device, if it has one.
 impl Ordering {
-    /// The rank of a device.
+    /// The rank of a device, which need not have been used yet.
     ///
     /// # Errors
     /// When it has none.
     pub fn rank(&self, device: Device) -> Result<DeviceRank, Error> {
-        Ok(self.inner.device(device)?.region.rank)
+        let settings = &self.inner.settings;
+        let known = settings.device_ranks.len();
+        let place = settings.place(device);
+        let place = place.ok_or(Error::UnknownDevice { device, known })?;
+        Ok(settings.device_ranks[place])
     }
 }

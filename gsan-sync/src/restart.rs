@@ -92,7 +92,7 @@ impl Ordering {
     /// # Errors
     /// When the backend fails.
     pub fn is_half_worn(&self) -> Result<bool, Error> {
-        for device in &self.inner.devices {
+        for device in self.inner.devices.iter() {
             if device.blocks.is_half_worn() || self.inner.epochs_are_half_worn(device)? {
                 return Ok(true);
             }
@@ -174,7 +174,12 @@ impl Inner {
             return Ok(Idle::NotYet);
         }
         let marks = RestartMarks::<Native>::new(&self.marks.words);
-        let ranks = self.devices.iter().map(|d| usize::from(d.region.rank.0));
+        // A device that was never used has nothing to do, either.
+        let ranks = self
+            .settings
+            .device_ranks
+            .iter()
+            .map(|rank| usize::from(rank.0));
         ranks.for_each(|rank| marks.idle(rank));
         let mut zeroed = Ok(());
         let all = marks.try_restart(|| zeroed = self.forget(held, false));
@@ -202,6 +207,8 @@ impl Inner {
         held: &[std::sync::Arc<Stream>],
         together: bool,
     ) -> Result<(), Error> {
+        // A device that is set up later starts with the new generation.
+        let present = self.devices.present();
         self.events.clear();
         self.host.clear();
         self.memory.clear();
@@ -210,10 +217,10 @@ impl Inner {
             let device = &self.devices[stream.device];
             self.forget_state(device, &mut stream.reenter(), version)?;
         }
-        for device in &self.devices {
+        for device in self.devices.iter() {
             self.for_each_dormant(device, |state| self.forget_state(device, state, version))?;
         }
-        for device in &self.devices {
+        for device in self.devices.iter() {
             let region = &device.region;
             self.backend.synchronize(region.device)?;
             device.blocks.restart();
@@ -221,7 +228,7 @@ impl Inner {
             let told = region.meeting_of(region.rank).rows[0];
             let bytes = 2 * region.foreign_bytes();
             self.backend.fill(region.device, told, bytes, 0)?;
-            self.clear_region(device)?;
+            self.clear_region(device, *present)?;
         }
         for plan in self.live_plans() {
             plan.restart()?;
@@ -254,7 +261,7 @@ impl Inner {
     }
 
     /// Zeroes what device code keeps, apart from names, counts and losses.
-    fn clear_region(&self, device: &DeviceState) -> Result<(), Error> {
+    fn clear_region(&self, device: &DeviceState, present: u32) -> Result<(), Error> {
         let region = &device.region;
         let offsets = &region.global.offsets;
         let start = u64::from(offsets.slot_masks);
@@ -265,6 +272,7 @@ impl Inner {
         let target = bytemuck::bytes_of_mut(&mut global);
         self.backend.read(region.device, region.base, target)?;
         global.generation = self.marks.generation() + 1;
+        global.present = present;
         global.publication_head.value = region.global.publication_head.value;
         global.snapshot_head.value = region.global.snapshot_head.value;
         global.sequential.value = region.global.sequential.value;

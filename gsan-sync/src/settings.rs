@@ -1,14 +1,19 @@
 //! What has to be known before the first launch, and cannot change afterwards.
 
 use gsan_core::ids::DeviceRank;
+use gsan_vmm::backend::Device;
 
 use crate::launch_log::LogMemory;
 
 /// How the state of all devices is set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The rank of each device of this process, by its local number.
+    /// The ranks of this process's devices, each at the place of its device.
     pub device_ranks: Vec<DeviceRank>,
+    /// The devices at these places. Empty: those with the local numbers from 0.
+    pub local_devices: Vec<Device>,
+    /// Whether a device is set up when it is first used; otherwise all are at once.
+    pub when_used: bool,
     /// How many devices the topology has, over all processes.
     pub devices: u32,
     /// The most SMs that a device of the topology has.
@@ -29,10 +34,10 @@ pub struct Settings {
     pub seed: u32,
     /// Where devices find the race ring; 0: races are not told.
     pub race_ring: u64,
-    /// Where the launches of each device are remembered, by its local number. Those of a device
+    /// Where the launches of each device are remembered, at its place. Those of a device
     /// without an entry are remembered in memory of the ordering's own.
     pub launch_logs: Vec<LogMemory>,
-    /// Where each device of this process, by its local number, copies its sites to, so that they outlive
+    /// Where each device of this process, by its place, copies its sites to, so that they outlive
     /// it: [`SiteMirror`](gsan_core::site_mirror::SiteMirror)s that were formatted for this use, 0 for a
     /// device without one. Empty: none has one.
     pub site_mirrors: Vec<u64>,
@@ -50,6 +55,8 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             device_ranks: vec![DeviceRank(0)],
+            local_devices: vec![],
+            when_used: false,
             devices: 1,
             sms: 132,
             slots_per_sm: 16,

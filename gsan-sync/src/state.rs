@@ -55,13 +55,30 @@ pub(crate) fn topology(settings: &Settings) -> Result<Topology, Error> {
 }
 
 impl Region {
-    /// Creates and sets up the state of `device`.
+    /// Creates and sets up the state of the device at a place. `present` are the ranks whose states it may
+    /// look at, a bit each; `generation` is how many restarts there were.
     pub(crate) fn create(
         allocator: &Allocator,
         settings: &Settings,
-        device: Device,
-        rank: DeviceRank,
+        place: usize,
+        (present, generation): (u32, u32),
     ) -> Result<Region, Error> {
+        let mut region = Region::lay_out(allocator, settings, place)?;
+        region.global.present = present;
+        region.global.generation = generation;
+        let bytes = region.end - region.base;
+        allocator.create_state(region.rank, region.device, bytes)?;
+        region.write(allocator)?;
+        Ok(region)
+    }
+
+    /// The state of the device at a place, as it will be.
+    pub(crate) fn lay_out(
+        allocator: &Allocator,
+        settings: &Settings,
+        place: usize,
+    ) -> Result<Region, Error> {
+        let (device, rank) = (settings.device_at(place), settings.device_ranks[place]);
         let topology = topology(settings)?;
         let state_base = allocator.state_base();
         let mut global = GlobalState::new(&Shape {
@@ -76,7 +93,7 @@ impl Region {
         })?;
         global.constants.race_ring = settings.race_ring;
         global.constants.write_once = settings.write_once;
-        let mirror = settings.site_mirrors.get(device.0 as usize);
+        let mirror = settings.site_mirrors.get(place);
         global.site_mirror = mirror.copied().unwrap_or(0);
         global.flags = settings.flags;
         let offset = u64::from(global.offsets.rows);
@@ -108,8 +125,6 @@ impl Region {
                 least,
             });
         }
-        allocator.create_state(rank, device, bytes)?;
-        region.write(allocator)?;
         Ok(region)
     }
 

@@ -1025,8 +1025,8 @@ struct gsan_global_state {
     uint32_t segment_entries;
     /* The size of a clock in bytes. */
     uint32_t clock_bytes;
-    /* 0. */
-    uint32_t reserved;
+    /* Ranks whose state is mapped in this process, a bit each: the device looks at no other's. */
+    uint32_t present;
     /* Where the device tells the host of new sites: a SiteMirror in this process; 0: nowhere. */
     uint64_t site_mirror;
     /* The token of the next publication. */
@@ -1058,7 +1058,7 @@ GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, private_clocks) == 228);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, segments) == 232);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, segment_entries) == 236);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, clock_bytes) == 240);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, reserved) == 244);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, present) == 244);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, site_mirror) == 248);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, publication_head) == 256);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_global_state, snapshot_head) == 384);

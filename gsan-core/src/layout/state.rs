@@ -175,8 +175,8 @@ structure! {
         pub segment_entries: u32,
         /// The size of a clock in bytes.
         pub clock_bytes: u32,
-        /// 0.
-        pub reserved: u32,
+        /// Ranks whose state is mapped in this process, a bit each: the device looks at no other's.
+        pub present: u32,
         /// Where the device tells the host of new sites: a [`SiteMirror`] in this process; 0: nowhere.
         pub site_mirror: u64,
         /// The token of the next publication.
@@ -357,6 +357,7 @@ impl GlobalState {
         global.segments = clock.segments();
         global.segment_entries = clock.entries();
         global.clock_bytes = clock_bytes;
+        global.present = u32::MAX >> (u32::BITS - devices);
         // Snapshot 0 could not be named, and site 0 is the unknown one.
         global.snapshot_head.value = 1;
         global.site_head.value = 1 << 32;

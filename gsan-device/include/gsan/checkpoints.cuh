@@ -88,7 +88,8 @@ GSAN_DEVICE u32 checkpoint_epoch(Region region, u32 name, u32 thread) {
 // several epochs are under way at once. By a warp.
 GSAN_DEVICE void copy_epochs(Region region, Warp warp, u32 bank, u32* row) {
   constexpr u32 kAtOnce = 8;
-  u32 mark = ptx::load_relaxed_system(high_water(region, bank));
+  u32 mark = slots_taken(region, bank);
+  if (mark == 0) return;
   u32 first = Topology{region.globals->constants}.id({bank, 0});
   const u32* epochs = region.of_device(region.device_of(first)).epoch(first);
   u32 lanes = warp.size();

@@ -110,11 +110,17 @@ GSAN_DEVICE u32 complete(const gsan_launch_descriptor& launch) {
   return bits;
 }
 
-// How many slots of `bank` were ever taken.
+// The word that says how many slots of `bank` were ever taken.
 GSAN_DEVICE u32* high_water(Region region, u32 bank) {
   u32 banks = region.globals->constants.banks;
   Region home = region.of_device(bank / banks);
   return home.part<u32>(home.globals->offsets.high_water) + bank % banks;
+}
+
+// The same as a number: of a rank that is not present, none were.
+GSAN_DEVICE u32 slots_taken(Region region, u32 bank) {
+  if (!region.is_present(bank / region.globals->constants.banks)) return 0;
+  return ptx::load_relaxed_system(high_water(region, bank));
 }
 
 // Calls `body(place, thread)` for every place of `bank` that was ever taken; `share` threads that
@@ -122,7 +128,7 @@ GSAN_DEVICE u32* high_water(Region region, u32 bank) {
 template <class F>
 GSAN_DEVICE void for_each_place(Region region, u32 bank, u32 first, u32 share, F body) {
   Topology topology = {region.globals->constants};
-  u32 mark = ptx::load_relaxed_system(high_water(region, bank));
+  u32 mark = slots_taken(region, bank);
   for (u32 slot = first; slot < mark; slot += share) {
     Place place = {bank, slot};
     body(place, topology.id(place));

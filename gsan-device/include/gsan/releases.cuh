@@ -115,7 +115,7 @@ GSAN_COLD bool own_snapshot(Cta cta, Warp warp, u32& snapshot) {
 // Adds the entries of a launch's rows to a clock. False if there was no room for some.
 GSAN_COLD bool add_rows(Cta cta, Warp warp, Vector target, u32 bank, const u32* entries) {
   u32 mark = 0;
-  if (warp.leads()) mark = ptx::load_relaxed_system(high_water(cta.region, bank));
+  if (warp.leads()) mark = slots_taken(cta.region, bank);
   Part part = {entries, bank, 0, warp.share(mark), false, 0, nullptr, 0, {}};
   return take_part(cta, warp, part, target.words, false, 0) == Taken::kAll;
 }

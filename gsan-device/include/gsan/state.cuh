@@ -57,6 +57,11 @@ struct Region {
     return {reinterpret_cast<gsan_global_state*>(base)};
   }
 
+  // Whether the state of a rank is mapped here. Of one that is not, no thread was ever met.
+  GSAN_DEVICE bool is_present(u32 rank) const {
+    return ptx::load_relaxed(&globals->present) >> rank & 1;
+  }
+
   GSAN_DEVICE u32 device_of(u32 thread) const { return thread / globals->constants.share; }
 
   // The mirrored epoch of a thread id of this device.

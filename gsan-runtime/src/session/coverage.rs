@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use gsan_core::loss::{Loss, Losses};
 use gsan_sync::Ordering;
 use gsan_vmm::Allocator;
-use gsan_vmm::backend::Device;
 use serde::Serialize;
 
 use super::Session;
@@ -81,14 +80,6 @@ impl Coverage {
         }
     }
 
-    /// Devices that have a rank.
-    fn devices(&self) -> impl Iterator<Item = Device> + '_ {
-        let count = self.allocator.backend().devices().len() as u32;
-        (0..count)
-            .map(Device)
-            .filter(|&device| self.ordering.rank(device).is_ok())
-    }
-
     /// Looks at how much memory is live.
     pub(super) fn look_at_memory(&self) {
         let memory = self.allocator.usage();
@@ -102,7 +93,7 @@ impl Coverage {
     pub(super) fn checked(&self) -> Result<Checked> {
         let mut losses = Losses::default();
         let mut accesses = 0u64;
-        for device in self.devices() {
+        for device in self.ordering.used_devices() {
             let globals = globals(&self.allocator, &self.ordering, device)?;
             accesses = accesses.saturating_add(globals.accesses.value);
             for loss in Loss::ALL {
@@ -126,11 +117,6 @@ impl Coverage {
 }
 
 impl Session {
-    /// Devices that have a rank.
-    pub(super) fn devices(&self) -> impl Iterator<Item = Device> + '_ {
-        self.coverage.devices()
-    }
-
     /// How often each limit was met. It reads memory of the devices.
     ///
     /// # Errors

@@ -154,7 +154,7 @@ impl Session {
             return Ok(clock);
         };
         // Any device of this process reaches the state.
-        let device = self.devices().next().unwrap_or(Device(0));
+        let device = self.any_device();
         let globals = self.globals(device)?;
         let token = sync.token().get();
         let entries = u64::from(globals.publications.max(1));

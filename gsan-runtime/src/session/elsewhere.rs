@@ -7,8 +7,8 @@ use bytemuck::Pod;
 use gsan_core::ids::{DeviceRank, SiteId};
 use gsan_core::layout::{GlobalState, KernelName, LaunchState, Site, limits};
 use gsan_core::site_mirror::SourceLine;
+use gsan_sync::Ordering;
 use gsan_vmm::Allocator;
-use gsan_vmm::backend::Device;
 
 use crate::part::Elsewhere;
 
@@ -18,23 +18,26 @@ const LONGEST: u32 = 1 << 16;
 /// The states of all ranks that this process has mapped.
 pub(super) struct States {
     allocator: Arc<Allocator>,
-    /// A device that reaches them.
-    device: Device,
+    ordering: Ordering,
 }
 
 impl States {
-    pub(super) fn new(allocator: &Arc<Allocator>, device: Device) -> States {
+    pub(super) fn new(allocator: &Arc<Allocator>, ordering: &Ordering) -> States {
         States {
             allocator: Arc::clone(allocator),
-            device,
+            ordering: ordering.clone(),
         }
+    }
+
+    /// Copies from a state, by a device that was used.
+    fn copy(&self, address: u64, into: &mut [u8]) -> Option<()> {
+        let device = *self.ordering.used_devices().first()?;
+        self.allocator.backend().read(device, address, into).ok()
     }
 
     fn read<T: Pod>(&self, address: u64) -> Option<T> {
         let mut value = T::zeroed();
-        let bytes = bytemuck::bytes_of_mut(&mut value);
-        let backend = self.allocator.backend();
-        backend.read(self.device, address, bytes).ok()?;
+        self.copy(address, bytemuck::bytes_of_mut(&mut value))?;
         Some(value)
     }
 
@@ -52,8 +55,7 @@ impl States {
             return None;
         }
         let mut text = vec![0; bytes as usize];
-        let backend = self.allocator.backend();
-        backend.read(self.device, base + offset, &mut text).ok()?;
+        self.copy(base + offset, &mut text)?;
         Some(String::from_utf8_lossy(&text).into_owned())
     }
 }

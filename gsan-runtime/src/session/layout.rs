@@ -30,13 +30,19 @@ impl Session {
         globals(&self.allocator, &self.ordering, device)
     }
 
-    /// Version, offsets and sizes of the state region of the first device; those of the others are the
-    /// same.
+    /// A device that was used, else the first one that has a rank.
+    pub(super) fn any_device(&self) -> Device {
+        let used = self.ordering.used_devices();
+        let first = || self.ordering.settings().local_devices.first().copied();
+        used.first().copied().or_else(first).unwrap_or(Device(0))
+    }
+
+    /// Version, offsets and sizes of the state region of a device; those of the others are the same.
     ///
     /// # Errors
     /// When the device fails.
     pub fn layout(&self) -> Result<Value> {
-        let globals = self.globals(Device(0))?;
+        let globals = self.globals(self.any_device())?;
         let space = self.allocator.space();
         let offsets = globals.offsets;
         Ok(json!({

@@ -35,6 +35,8 @@ impl Session {
     /// # Errors
     /// When the device has no rank, or the state cannot be exported.
     pub fn export_state(&self, device: Device) -> Result<SharedState> {
+        // It is there from now on.
+        self.ordering.state_region(device)?;
         Ok(self.allocator.export_state(self.device_rank(device)?)?)
     }
 
@@ -43,7 +45,10 @@ impl Session {
     /// # Errors
     /// When the rank is taken, or the device does not reach the memory.
     pub fn import_state(&self, shared: SharedState, device: Device) -> Result<u64> {
-        Ok(self.allocator.import_state(shared, device)?)
+        let rank = shared.rank;
+        let address = self.allocator.import_state(shared, device)?;
+        self.ordering.rank_came(rank)?;
+        Ok(address)
     }
 }
 

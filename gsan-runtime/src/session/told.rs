@@ -15,7 +15,7 @@ impl Session {
         if let Some(host) = &self.host {
             host.runner.ring();
         }
-        for device in self.devices() {
+        for device in self.ordering.used_devices() {
             match &self.host {
                 Some(host) => host.order.synchronize_device(&host.backend, device)?,
                 None => {

@@ -8,6 +8,7 @@ use gsan_core::address::Records;
 use gsan_core::ids::DeviceRank;
 use gsan_core::layout::limits;
 use gsan_sync::Settings;
+use gsan_vmm::backend::Device;
 use gsan_vmm::{Allocator, HandleType, Options};
 
 use super::Machine;
@@ -61,9 +62,16 @@ pub(super) fn settings(
             visible.len()
         )));
     }
-    let ranks: Vec<DeviceRank> = (0..visible.len() as u32)
-        .map(|device| DeviceRank(given.get(&device).copied().unwrap_or(device as u16)))
-        .collect();
+    // Without ranks each device is its own; otherwise those take part that have one.
+    let (local_devices, ranks): (Vec<Device>, Vec<DeviceRank>) = match given.is_empty() {
+        true => (0..visible.len() as u32)
+            .map(|device| (Device(device), DeviceRank(device as u16)))
+            .unzip(),
+        false => given
+            .iter()
+            .map(|(&device, &rank)| (Device(device), DeviceRank(rank)))
+            .unzip(),
+    };
     let most = ranks.iter().map(|rank| u32::from(rank.0) + 1).max();
     let mut flags = 0;
     if config.report.on_race == OnRace::Halt {
@@ -75,6 +83,8 @@ pub(super) fn settings(
     let sms = visible.iter().map(|device| device.multiprocessors).max();
     Ok(Settings {
         device_ranks: ranks,
+        local_devices,
+        when_used: true,
         devices: match config.topology.num_devices {
             0 => most.unwrap_or(1),
             devices => devices,

@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gsan_core::ids::DeviceRank;
+use gsan_core::scope::Order;
 use gsan_runtime::Session;
+use gsan_runtime::host::AtomicOperation as Op;
 use gsan_runtime::session::Meeting;
 
-use crate::machine::{GPU, launch, read, session_with, write};
+use crate::machine::{GPU, atomic, launch, read, session_with, write};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -64,6 +66,32 @@ fn a_barrier_orders_ranks() {
         session.stream_synchronized(GPU, 0).unwrap();
     });
     assert_eq!(found, [0, 0]);
+}
+
+#[test]
+fn a_rank_runs_kernels_while_the_others_have_not_come() {
+    let session = session_with("[topology]\ndevice_ranks = { 0 = 1 }\nnum_devices = 3\n");
+    let memory = session.allocate(4096, GPU, 0).unwrap();
+    for round in 0..4 {
+        session
+            .launch_on_host(GPU, 0, &launch("pass", 8), move |cta, [x, ..]| {
+                let flag = |x: u32| memory + 64 + 4 * u64::from(x);
+                if x > 0 {
+                    while atomic(cta, Op::Load, flag(x - 1), 0, Order::Acquire, 1) <= round {}
+                }
+                write(cta, memory, x, 2);
+                atomic(cta, Op::Add, flag(x), 1, Order::AcqRel, 3);
+            })
+            .unwrap();
+        let other = session.create_host_stream(GPU, true).unwrap();
+        session
+            .launch_on_host(GPU, other, &launch("more", 8), move |cta, _| {
+                atomic(cta, Op::Add, memory + 512, 1, Order::AcqRel, 4);
+            })
+            .unwrap();
+    }
+    session.stream_synchronized(GPU, 0).unwrap();
+    assert_eq!(session.report().unwrap().races, []);
 }
 
 #[test]
