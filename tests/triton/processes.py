@@ -9,6 +9,7 @@ prints must hold certain words. NAME is a part of a name.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import shutil
@@ -55,6 +56,8 @@ class Program:
     #: and `{file}` are filled in.
     command: tuple[str, ...] = ("{gsan}", "run", "--", "{python}", "{file}")
     environment: dict[str, str] = field(default_factory=dict)
+    #: A module without which it is passed over.
+    needs: str = "triton"
 
 
 PLAIN = ("{python}", "{file}")
@@ -170,6 +173,7 @@ PROGRAMS = [
         + "@pytest.mark.gsan(False)\ndef test_known(): launch(racy)\n",
         1,
         ("1 failed", "2 passed", RACE),
+        needs="pytest",
         command=("{python}", "-m", "pytest", "-q", "-p", "gsan.pytest_plugin", "--gsan", "{file}"),
     ),
 ]
@@ -211,6 +215,9 @@ def main() -> int:
     results = []
     for program in PROGRAMS:
         if options.names and not any(part in program.name for part in options.names):
+            continue
+        if importlib.util.find_spec(program.needs) is None:
+            print(f"skipped           {program.name}: no {program.needs}", flush=True)
             continue
         start = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
