@@ -14,6 +14,7 @@ output; exit code 1 if something failed.
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import importlib.util
 import json
 import os
@@ -75,9 +76,16 @@ def found_lines(races: list[Any]) -> set[Lines]:
     }
 
 
-def in_process(name: str, runs: int, first: int, only: list[str], output: Path) -> None:
-    """Runs the cases of a module from number `first` on, and appends a JSON line for each."""
+def in_process(
+    name: str, runs: int, first: int, only: list[str], output: Path, limit: float
+) -> None:
+    """Runs the cases of a module from number `first` on, and appends a JSON line for each.
+
+    If it takes too long, it says where it is before it is stopped.
+    """
     import gsan
+
+    faulthandler.dump_traceback_later(0.9 * limit, exit=True)
 
     gsan.install()
     path = PROGRAMS / f"{name}.py"
@@ -99,6 +107,8 @@ def run_case(case: Case, path: Path, runs: int) -> dict[str, Any]:
     notes: list[str] = []
     start = time.monotonic()
     for _ in range(runs):
+        # What was found before is part of the process's report, and not of this run's.
+        gsan.forget_races()
         try:
             case.run()
             races = gsan.races()
@@ -189,7 +199,8 @@ def run_module(name: str, options: argparse.Namespace, table: Table, environment
         output = Path(options.scratch) / f"{name}.{first}.jsonl"
         output.unlink(missing_ok=True)
         command = [sys.executable, __file__, "--inside", name, "--first", str(first)]
-        command += ["--output", str(output), "--runs", str(options.runs), *options.names]
+        command += ["--output", str(output), "--runs", str(options.runs)]
+        command += ["--limit", str(options.limit), *options.names]
         code, text = run(command, options.limit, environment)
         lines = output.read_text().splitlines() if output.exists() else []
         begun = None
@@ -203,7 +214,7 @@ def run_module(name: str, options: argparse.Namespace, table: Table, environment
             return
         why = f"took more than {options.limit} s" if code == 124 else f"exit code {code}"
         case = "(start)" if begun is None else f"case {begun}"
-        tail = text[-1500:].strip()
+        tail = text[-3000:].strip()
         table.add(name, {"case": case, "ok": False, "notes": [f"{why}: {tail}"]})
         if begun is None:
             return
@@ -247,7 +258,8 @@ def main() -> int:
     options = parser.parse_args()
     sys.path.insert(0, str(HERE))
     if options.inside:
-        in_process(options.inside, options.runs, options.first, options.names, options.output)
+        first, names, output = options.first, options.names, options.output
+        in_process(options.inside, options.runs, first, names, output, options.limit)
         return 0
     if options.once:
         module = load(options.once)

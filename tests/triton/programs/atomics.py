@@ -11,7 +11,7 @@ BLOCK = 128
 @triton.jit
 def raise_flag(flag, HOW: tl.constexpr, SEM: tl.constexpr, SCOPE: tl.constexpr):
     if HOW == "store":
-        tl.atomic_store(flag, 1, sem=SEM, scope=SCOPE)
+        tl.atomic_store(flag, 1, sem=SEM, scope=SCOPE)  # @store
     elif HOW == "xchg":
         tl.atomic_xchg(flag, 1, sem=SEM, scope=SCOPE)
     elif HOW == "cas":
@@ -23,13 +23,13 @@ def raise_flag(flag, HOW: tl.constexpr, SEM: tl.constexpr, SCOPE: tl.constexpr):
     elif HOW == "or":
         tl.atomic_or(flag, 1, sem=SEM, scope=SCOPE)
     elif HOW == "xor":
-        tl.atomic_xor(flag, 1, sem=SEM, scope=SCOPE)
+        tl.atomic_xor(flag, 1, sem=SEM, scope=SCOPE)  # @xor
 
 
 @triton.jit
 def is_raised(flag, HOW: tl.constexpr, SEM: tl.constexpr, SCOPE: tl.constexpr):
     if HOW == "load":
-        seen = tl.atomic_load(flag, sem=SEM, scope=SCOPE) == 1
+        seen = tl.atomic_load(flag, sem=SEM, scope=SCOPE) == 1  # @load
     elif HOW == "add":
         seen = tl.atomic_add(flag, 0, sem=SEM, scope=SCOPE) == 1
     elif HOW == "cas":
@@ -37,7 +37,7 @@ def is_raised(flag, HOW: tl.constexpr, SEM: tl.constexpr, SCOPE: tl.constexpr):
     elif HOW == "and":
         seen = tl.atomic_and(flag, 1, sem=SEM, scope=SCOPE) == 1
     elif HOW == "poll":
-        seen = tl.atomic_poll(flag, 1, sem=SEM, scope=SCOPE, timeout_ns=100_000_000)
+        seen = tl.atomic_poll(flag, 1, sem=SEM, scope=SCOPE, timeout_ns=100_000_000)  # @poll
     return seen
 
 
@@ -82,10 +82,13 @@ def correct(how: str, put: str, see: str, get: str, scope: str = "gpu") -> Case:
 
 
 def racy(how: str, put: str, see: str, get: str, scope: str = "gpu") -> Case:
+    # Atomics of scopes that do not reach each other race, too.
+    also = (Race(how, see),) if scope == "cta" else ()
     return Case(
         f"{how} {put}, {see} {get}, {scope}",
         lambda: run(how, put, see, get, scope, False),
         races=(Race("put", "get"),),
+        also=also,
     )
 
 
