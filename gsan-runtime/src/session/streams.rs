@@ -179,6 +179,8 @@ impl Session {
         if self.host_streams().remove(&key).is_none() {
             return Err(no_stream(key, handle));
         }
+        // Its bank and rows are for new streams from now on.
+        self.stream_forgotten(device, handle);
         host.order.closed(key);
         host.runner.release(device, self.queue(handle));
         Ok(())

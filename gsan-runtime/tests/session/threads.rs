@@ -92,3 +92,22 @@ fn launches_of_one_stream_from_many_threads_follow_each_other() {
     assert_eq!(u32::from_le_bytes(count), 80);
     assert_eq!(session.report().unwrap().races, []);
 }
+
+#[test]
+fn streams_that_come_and_go_leave_room_for_others() {
+    let session = session();
+    let memory = session.allocate(4096, GPU, 0).unwrap();
+    for _ in 0..100 {
+        let stream = session.create_host_stream(GPU, false).unwrap();
+        session
+            .launch_on_host(GPU, stream, &launch("fill", 1), move |cta, _| {
+                write(cta, memory, 1, 1)
+            })
+            .unwrap();
+        session.stream_synchronized(GPU, stream).unwrap();
+        session.destroy_host_stream(GPU, stream).unwrap();
+    }
+    let usage = session.usage().unwrap();
+    assert_eq!((usage.launches, usage.losses), (100, Vec::new()));
+    assert_eq!(session.report().unwrap().races, []);
+}
