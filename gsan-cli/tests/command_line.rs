@@ -15,7 +15,7 @@ fn help_says_the_exit_codes() {
 
 #[test]
 fn every_subcommand_has_help_with_examples() {
-    for name in ["check", "report", "config", "completions", "man"] {
+    for name in ["run", "check", "report", "config", "completions", "man"] {
         let help = Gsan::new().run(&[name, "--help"]).succeeds().stdout;
         assert!(help.contains("Examples:\n  gsan "), "{name}: {help}");
     }
@@ -59,7 +59,7 @@ fn man_of_an_unknown_subcommand_names_the_known_ones() {
     insta::assert_snapshot!(run.stderr, @r"
     error: there is no subcommand `frob`
      |
-     = help: the subcommands are check, report, config, doctor, completions, man
+     = help: the subcommands are run, check, report, config, doctor, completions, man
     ");
 }
 
