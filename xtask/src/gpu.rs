@@ -36,6 +36,9 @@ pub(crate) struct TestGpu {
 /// The kernels that are run with the state of CTAs in the state region, too.
 const BY_SM: &str = "pairs";
 
+/// The kernels that need sm_90.
+const SM_90: &str = "clusters";
+
 /// The part of `cargo metadata` that is used here.
 #[derive(Deserialize)]
 struct Metadata {
@@ -213,6 +216,9 @@ fn compile_kernels(package: &str, variants: &[Variant], folder: &Path) -> Result
                 .current_dir(root());
             if variant.state == StateMemory::BySm {
                 compiler.arg("-DGSAN_STATE_BY_SM");
+            }
+            if name == SM_90 {
+                compiler.args(["--no-cuda-gpu-arch=sm_80", "--cuda-gpu-arch=sm_90"]);
             }
             let status = compiler
                 .status()

@@ -56,6 +56,7 @@
 #endif
 
 #include "gsan/access.cuh"
+#include "gsan/meetings.cuh"
 #include "gsan/residence.cuh"
 #include "gsan/strong.cuh"
 
@@ -426,6 +427,17 @@ template <class T>
 GSAN_DEVICE T atomic_sub(T* at, exactly<T> value, Order order, Scope scope,
                          const char* file = __builtin_FILE(), u32 line = __builtin_LINE()) {
   return atomic_add(at, T(T(0) - value), order, scope, file, line);
+}
+
+// The barrier of a cluster, for all threads of its CTAs. `scratch` is memory of the cluster, zero at
+// launch. For sm_90 and later.
+GSAN_DEVICE void cluster_barrier(gsan_cluster_scratch* scratch) {
+  ptx::cluster_barrier();
+  if (ptx::thread_index() < kWarpSize) {
+    cluster_barrier_sync(Cta::current(current_globals()), Warp::current(), scratch,
+                         ptx::cluster_ctas());
+  }
+  ptx::cluster_barrier();
 }
 
 }  // namespace gsan

@@ -415,6 +415,11 @@ GSAN_DEVICE u32 cluster_width() {
   return value;
 }
 
+// All threads of all CTAs of the cluster have come here; each sees what the others wrote before.
+GSAN_DEVICE void cluster_barrier() {
+  asm volatile("barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;" : : : "memory");
+}
+
 // A word of a tensor map, which lies in global memory, where it may have changed, or among the
 // parameters of the kernel.
 GSAN_DEVICE u32 load_tensor_map(const u32* word) {

@@ -18,6 +18,8 @@ use Argument::{Buffer, Number};
 pub(crate) struct Launch {
     pub(crate) kernel: &'static str,
     pub(crate) stream: u32,
+    /// How many CTAs a cluster has.
+    pub(crate) cluster: u32,
     pub(crate) grid: u32,
     pub(crate) block: u32,
     pub(crate) arguments: Vec<Argument>,
@@ -189,6 +191,7 @@ fn pair(first: usize, second: usize, message: &Message) -> Case {
         launches: vec![Launch {
             kernel: "pair",
             stream: 0,
+            cluster: 1,
             grid: 2,
             block: 32,
             arguments: buffers.into_iter().chain(numbers.map(Number)).collect(),
@@ -277,6 +280,7 @@ pub(crate) fn neighbours() -> Vec<Case> {
                     launches: vec![Launch {
                         kernel: "neighbours",
                         stream: 0,
+                        cluster: 1,
                         grid,
                         block: 32,
                         arguments: vec![Buffer(0), Number(bytes), Number(per_cta), Number(overlap)],
@@ -305,6 +309,7 @@ pub(crate) fn same_sm(sms: u32, each: u32, meets: bool, own: bool) -> Case {
         launches: vec![Launch {
             kernel: "same_sm",
             stream: 0,
+            cluster: 1,
             grid: each * sms,
             block: 32,
             arguments: vec![
@@ -326,6 +331,7 @@ pub(crate) fn streams() -> Vec<Case> {
     let touch = |stream, write| Launch {
         kernel: "touch",
         stream,
+        cluster: 1,
         grid: 4,
         block: 64,
         arguments: vec![Buffer(0), Number(write)],
@@ -411,6 +417,7 @@ pub(crate) fn protocols(size: Size) -> Vec<Protocol> {
     let launch = |kernel, block, arguments| Launch {
         kernel,
         stream: 0,
+        cluster: 1,
         grid: ctas,
         block,
         arguments,
@@ -514,6 +521,7 @@ pub(crate) fn releases(count: u32) -> Case {
         launches: vec![Launch {
             kernel: "releases",
             stream: 0,
+            cluster: 1,
             grid: 2,
             block: 32,
             arguments: vec![Buffer(0), Buffer(1), Buffer(2), Number(count)],
@@ -533,6 +541,7 @@ pub(crate) fn vector_add(elements: u32) -> Case {
         launches: vec![Launch {
             kernel: "vector_add",
             stream: 0,
+            cluster: 1,
             grid: elements / 1024,
             block: 128,
             arguments: (0..3).map(Buffer).collect(),
@@ -566,6 +575,7 @@ fn edge(
         launches: vec![Launch {
             kernel,
             stream: 0,
+            cluster: 1,
             grid,
             block,
             arguments,
@@ -618,5 +628,73 @@ pub(crate) fn edges() -> Vec<Case> {
     words.extend([one as u32, (one >> 32) as u32]);
     atomics.result = Some((0, words));
     cases.push(atomics);
+    cases
+}
+
+/// CTAs hand a word round through mbarriers.
+pub(crate) fn mbarrier_ring(ctas: u32, rounds: u32, publishes: bool) -> Case {
+    let module = Module::Clusters;
+    let mark = "handed write";
+    let races = match publishes {
+        true => vec![],
+        false => vec![told(module, WRITE_AFTER_WRITE, mark, mark)],
+    };
+    Case {
+        name: format!("{ctas} CTAs, {rounds} rounds of mbarriers, published: {publishes}"),
+        module,
+        // A head of 16 bytes, and 176 a barrier.
+        buffers: vec![64, 4 + 44 * ctas, 64, 64],
+        ones: None,
+        launches: vec![Launch {
+            kernel: "mbarrier_ring",
+            stream: 0,
+            cluster: 1,
+            grid: ctas,
+            block: 32,
+            arguments: (0..4)
+                .map(Buffer)
+                .chain([Number(rounds), Number(publishes.into())])
+                .collect(),
+        }],
+        expected: Expected::Exactly(races),
+        result: Some((0, vec![ctas * rounds - 1])),
+    }
+}
+
+/// A copy of a box, and a write to a word in it, or beside it.
+pub(crate) fn boxes() -> Vec<Case> {
+    let module = Module::Clusters;
+    let mut cases = Vec::new();
+    for (kind, race) in [
+        (0, WRITE_AFTER_READ),
+        (1, WRITE_AFTER_WRITE),
+        (2, WRITE_AFTER_WRITE),
+    ] {
+        // Rows and columns 4 to 11 of 16.
+        for (row, column) in [(4, 4), (11, 11), (3, 4), (4, 3), (11, 12), (12, 11)] {
+            let inside = (4..12).contains(&row) && (4..12).contains(&column);
+            let races = match inside {
+                true => vec![told(module, race, "box", "word")],
+                false => vec![],
+            };
+            let numbers = [kind, 16 * row + column].map(Number);
+            cases.push(Case {
+                name: format!("copy {kind} of a box, then row {row}, column {column}"),
+                module,
+                buffers: vec![256, 64, 64, 64],
+                ones: None,
+                launches: vec![Launch {
+                    kernel: "box",
+                    stream: 0,
+                    cluster: 1,
+                    grid: 2,
+                    block: 128,
+                    arguments: (0..4).map(Buffer).chain(numbers).collect(),
+                }],
+                expected: Expected::Exactly(races),
+                result: None,
+            });
+        }
+    }
     cases
 }

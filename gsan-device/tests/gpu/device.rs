@@ -238,8 +238,41 @@ impl Gpu {
         unsafe {
             let [grid, block] = [launch.grid, launch.block].map(|count| (count, 1, 1));
             let shared = self.dynamic_shared;
-            result::launch_kernel(function, grid, block, shared, stream, &mut pointers).unwrap();
+            if launch.cluster == 1 {
+                result::launch_kernel(function, grid, block, shared, stream, &mut pointers)
+                    .unwrap();
+            } else {
+                let mut attribute: sys::CUlaunchAttribute = std::mem::zeroed();
+                attribute.id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+                attribute.value.clusterDim.x = launch.cluster;
+                attribute.value.clusterDim.y = 1;
+                attribute.value.clusterDim.z = 1;
+                let config = sys::CUlaunchConfig {
+                    gridDimX: grid.0,
+                    gridDimY: 1,
+                    gridDimZ: 1,
+                    blockDimX: block.0,
+                    blockDimY: 1,
+                    blockDimZ: 1,
+                    sharedMemBytes: shared,
+                    hStream: stream,
+                    attrs: &raw mut attribute,
+                    numAttrs: 1,
+                };
+                let arguments = pointers.as_mut_ptr();
+                sys::cuLaunchKernelEx(&raw const config, function, arguments, std::ptr::null_mut())
+                    .result()
+                    .unwrap();
+            }
         }
+    }
+
+    /// Lets clusters of a kernel have more CTAs than every GPU can run.
+    pub(crate) fn allow_large_clusters(&mut self, kernel: &str) {
+        let function = self.function(kernel);
+        let allowed = FunctionAttribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
+        // SAFETY: the function is of a module that is loaded.
+        unsafe { result::function::set_function_attribute(function, allowed, 1) }.unwrap();
     }
 
     /// From now on a race ends the kernel, and with it the context.

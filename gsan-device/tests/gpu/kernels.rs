@@ -8,6 +8,7 @@ use gsan_device::{StateMemory, Variant};
 /// A file of kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Module {
+    Clusters,
     Pairs,
     Protocols,
     VectorAdd,
@@ -17,6 +18,7 @@ pub(crate) enum Module {
 impl Module {
     pub(crate) const fn name(self) -> &'static str {
         match self {
+            Module::Clusters => "clusters",
             Module::Pairs => "pairs",
             Module::Protocols => "protocols",
             Module::VectorAdd => "vector_add",
@@ -26,6 +28,7 @@ impl Module {
 
     const fn source(self) -> &'static str {
         match self {
+            Module::Clusters => include_str!("kernels/clusters.cu"),
             Module::Pairs => include_str!("kernels/pairs.cu"),
             Module::Protocols => include_str!("kernels/protocols.cu"),
             Module::VectorAdd => include_str!("kernels/vector_add.cu"),
@@ -62,6 +65,9 @@ impl Module {
             .current_dir(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(".."));
         if variant.state == StateMemory::BySm {
             compiler.arg("-DGSAN_STATE_BY_SM");
+        }
+        if self == Module::Clusters {
+            compiler.args(["--no-cuda-gpu-arch=sm_80", "--cuda-gpu-arch=sm_90"]);
         }
         let output = compiler
             .output()

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod cases;
+mod clusters;
 mod device;
 mod halt;
 mod kernels;
@@ -94,6 +95,54 @@ fn the_state_of_a_cta_may_lie_in_the_state_region() {
         gpu.take_all_shared_memory("pair");
         agree(gpu, &cases::kinds());
         agree(gpu, &cases::messages());
+    });
+}
+
+#[test]
+fn clusters_that_meet() {
+    on_gpu(SHARED, Module::Clusters, 2 * MINUTE, |gpu| {
+        for size in [2, 4, 8] {
+            for told in [true, false] {
+                agree(gpu, &[clusters::cluster_rounds(size, 16, 100, told)]);
+            }
+        }
+        gpu.allow_large_clusters("cluster_rounds");
+        agree(gpu, &[clusters::cluster_rounds(16, 2, 100, true)]);
+    });
+}
+
+#[test]
+fn a_hundred_thousand_barriers_of_a_cluster_are_clean() {
+    on_gpu(SHARED, Module::Clusters, 4 * MINUTE, |gpu| {
+        for (size, clusters) in [(2, 1), (4, 8)] {
+            // Two barriers a round.
+            let start = Instant::now();
+            agree(
+                gpu,
+                &[clusters::cluster_rounds(size, clusters, 50_000, true)],
+            );
+            println!(
+                "{clusters} clusters of {size}: {:.1} s",
+                start.elapsed().as_secs_f32()
+            );
+        }
+    });
+}
+
+#[test]
+fn mbarriers_handed_round() {
+    on_gpu(SHARED, Module::Clusters, 4 * MINUTE, |gpu| {
+        for publishes in [true, false] {
+            agree(gpu, &[cases::mbarrier_ring(4, 100, publishes)]);
+        }
+        agree(gpu, &[cases::mbarrier_ring(2, 50_000, true)]);
+    });
+}
+
+#[test]
+fn copies_of_boxes() {
+    on_gpu(SHARED, Module::Clusters, MINUTE, |gpu| {
+        agree(gpu, &cases::boxes())
     });
 }
 

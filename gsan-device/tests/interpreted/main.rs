@@ -153,6 +153,7 @@ impl Interpreter {
         let function = &program.functions[entry];
         let mut launches = Vec::new();
         for launch in &case.launches {
+            assert_eq!(launch.cluster, 1, "{}: clusters need a GPU", case.name);
             let announced = runtime.launch(case.module, launch.stream, launch.grid);
             image.write(announced.address, bytemuck::bytes_of(&announced.descriptor));
             let own = launch.arguments.iter().map(|argument| match *argument {
@@ -354,6 +355,17 @@ fn the_state_of_a_cta_may_lie_in_the_state_region() {
 #[test]
 fn what_a_stranger_may_do() {
     agree(Module::Edges, &cases::edges(), limits());
+}
+
+#[test]
+fn mbarriers_handed_round() {
+    let cases = [true, false].map(|publishes| cases::mbarrier_ring(3, 3, publishes));
+    agree(Module::Clusters, &cases, limits());
+}
+
+#[test]
+fn copies_of_boxes() {
+    agree(Module::Clusters, &cases::boxes(), limits());
 }
 
 #[test]
