@@ -291,19 +291,16 @@ fn watch(together: &Together, inner: &Weak<Inner>) {
 }
 
 impl Inner {
-    /// Takes part in a restart, if one is decided or can be.
+    /// Takes part in a restart, if one is decided.
     fn join_restart(&self, gate: &mut Gate) -> Result<(), Error> {
-        // Streams are kept only if there is something to do.
-        let ready = gate.with(self, |member, words| {
-            let (mut ahead, mut idle) = (false, true);
-            words.others(&mut |mark| {
-                use gsan_core::compressed::group_restart::State;
-                ahead |= mark.generation != member.generation();
-                idle &= matches!(mark.state, State::Idle | State::Claiming);
-            })?;
-            Ok(ahead || idle)
+        // Streams are kept only if there is something to do. Nobody starts one here: all are idle after a
+        // restart, too.
+        let decided = gate.with(self, |member, words| {
+            let mut ahead = false;
+            words.others(&mut |mark| ahead |= mark.generation == member.following())?;
+            Ok(ahead)
         })?;
-        if !ready || !self.together.is_idle() {
+        if !decided || !self.together.is_idle() {
             return Ok(());
         }
         let held = self.hold_all()?;

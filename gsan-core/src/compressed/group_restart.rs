@@ -129,7 +129,12 @@ impl Member {
         self.state
     }
 
-    fn next(&self) -> u32 {
+    /// The generation after the next restart.
+    pub const fn following(&self) -> u32 {
+        self.next()
+    }
+
+    const fn next(&self) -> u32 {
         (self.generation + 1) % GENERATIONS
     }
 

@@ -248,8 +248,8 @@ impl Member {
             if self.rank == 1 {
                 assert_eq!(self.gpu.ordering.restart(), Ok(Idle::NotYet));
             }
-            self.meet();
             assert_eq!(restarts(self), round);
+            self.meet();
             if self.rank == 0 {
                 assert_eq!(self.gpu.ordering.restart(), Ok(Idle::Restarted));
             }
