@@ -288,9 +288,9 @@ struct Accesses {
 #pragma unroll 1
     for (u32 i = 0; i < elements.count; ++i) {
       if (elements.masks[i] == 0) continue;
-      u64 end = elements.addresses[i] + elements.bytes;
 #pragma unroll 1
-      for (u64 at = elements.addresses[i]; at < end; at += kGranule) {
+      for (u64 at = elements.addresses[i]; at - elements.addresses[i] < elements.bytes;
+           at += kGranule) {
         check_part({at, kWholeGranule});
       }
     }
@@ -341,8 +341,9 @@ struct Accesses {
     for (u32 i = 0; i < elements.count; ++i) {
       if (elements.masks[i] == 0) continue;
       u64 end = elements.addresses[i] + elements.bytes;
+      // The end may lie beyond the address space.
 #pragma unroll 1
-      for (u64 at = elements.addresses[i]; at < end;) {
+      for (u64 at = elements.addresses[i]; at - elements.addresses[i] < elements.bytes;) {
         u32 low = u32(at) & (kGranule - 1);
         u64 granule = at - low;
         u32 high = end - granule < kGranule ? u32(end - granule) : u32(kGranule);

@@ -18,7 +18,7 @@ use gsan_core::layout::{
 };
 use gsan_core::loss::Loss;
 use gsan_core::race_ring::{Drained, RaceFilter, RaceReader, RaceTag};
-use gsan_core::record::RecordScope;
+use gsan_core::record::{RecordScope, bits};
 use gsan_core::reservoir::Sampler;
 use gsan_core::site_mirror::{SiteMirror, SourceLine};
 use proptest::prelude::*;
@@ -603,6 +603,81 @@ fn a_state_region_that_does_not_fit_the_library_is_left_alone() {
         machine.exit(0).exit(1);
         machine.driver.read(SPACE_BASE, 4);
         assert_eq!(machine.driver.answers(), [0; 4]);
+    }
+}
+
+/// Elements of every size, a few at a time: nowhere, in the shadow, at both ends of managed memory and across
+/// them, at the end of the address space, masked off, and none at all.
+#[test]
+fn only_managed_bytes_are_recorded() {
+    for records in [Records::Two, Records::Four] {
+        let space = AddressSpace::new(SPACE_BASE, RESERVE, records).unwrap();
+        let end = REAL + space.usable();
+        let mut machine = Machine::new(records);
+        machine.launch(1, 0).start(1, 0, 0);
+        let mut at_start = 0u8;
+        let mut at_end = 0u8;
+        for bytes in [1u32, 2, 3, 4, 5, 8, 12, 16, 24, 32] {
+            let size = u64::from(bytes);
+            let mut places = vec![
+                0,
+                1,
+                SPACE_BASE,
+                REAL - size,
+                end,
+                end + 1,
+                SPACE_BASE + RESERVE,
+            ];
+            places.extend([STATE, u64::MAX - size + 1, u64::MAX - 3, 1 << 63]);
+            // Across both ends, where the hardware takes such an address: aligned, or byte by byte.
+            if !bytes.is_power_of_two() {
+                places.extend([REAL - 1, end - 1]);
+                at_start |= 0xff >> (8 - (bytes - 1).min(8));
+                at_end |= 0x80;
+            }
+            let elements: Vec<_> = places.iter().map(|&place| (place, true)).collect();
+            for write in [false, true] {
+                machine.driver.place(0, 0);
+                for few in [1, 2, 4, elements.len()] {
+                    for chunk in elements.chunks(few) {
+                        let driver = &mut machine.driver;
+                        driver.tensor(STATE, write, (FILE, 1), bytes, chunk);
+                    }
+                }
+                let off: Vec<_> = [0, REAL + 64, 3].map(|place| (place, false)).to_vec();
+                machine
+                    .driver
+                    .tensor(STATE, write, (FILE, 2), bytes, &off)
+                    .tensor(STATE, write, (FILE, 3), bytes, &[]);
+            }
+        }
+        machine
+            .driver
+            .tensor(STATE, true, (FILE, 4), 0, &[(REAL + 64, true)]);
+        let words = records.count() as u64;
+        let cells = space.usable() / 8 * words;
+        machine.driver.read(SPACE_BASE, cells);
+        let (races, loss) = machine.told();
+        assert_eq!(races, []);
+        assert_eq!(loss(Loss::NotInstrumented), 0);
+        let answers = machine.driver.answers();
+        let masks = |cell: &[u64]| {
+            cell.iter()
+                .fold(0, |mask, word| mask | (word >> bits::MASK_SHIFT) as u8)
+        };
+        let shadow = &answers[..cells as usize];
+        let mut recorded: Vec<_> = (0u64..)
+            .zip(shadow.chunks(words as usize))
+            .map(|(granule, cell)| (REAL + 8 * granule, masks(cell)))
+            .filter(|(_, mask)| *mask != 0)
+            .collect();
+        // What began before managed memory goes on in it for up to 31 bytes.
+        recorded.retain(|(granule, _)| !(REAL + 8..REAL + 32).contains(granule));
+        assert_eq!(
+            recorded,
+            [(REAL, at_start), (end - 8, at_end)],
+            "{records:?}"
+        );
     }
 }
 
