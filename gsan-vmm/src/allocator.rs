@@ -263,6 +263,7 @@ impl Allocator {
     fn clear_shadow_of(&self, imported: bool) -> Result<(), Error> {
         let inner = &*self.inner;
         let (space, unit) = (inner.space, inner.driver.granularity());
+        let base = self.write_once_base();
         for allocation in self.live() {
             if !allocation.managed || allocation.imported && !imported {
                 continue;
@@ -270,7 +271,8 @@ impl Allocator {
             let records = space.records().count() as u64;
             let bytes = allocation.bytes.next_multiple_of(unit) * records;
             let shadow = space.shadow(allocation.address);
-            let value = if allocation.write_once { u8::MAX } else { 0 };
+            let apart = base != 0 && allocation.address >= base;
+            let value = if apart { u8::MAX } else { 0 };
             let cleared = inner.driver.fill(allocation.device, shadow, bytes, value);
             if let Err(error) = cleared
                 && self.find(allocation.address) == Some(allocation)
