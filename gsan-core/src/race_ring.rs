@@ -279,6 +279,12 @@ impl RaceTag {
     }
 }
 
+/// Where counting ends; as many threads as a device has may still add one each beyond.
+const MOST_COUNTED: u32 = 1 << 31;
+
+/// How often a kind tries to take a place for which others contend.
+const ATTEMPTS: u32 = 64;
+
 impl<'m, M: Memory> RaceFilter<'m, M> {
     /// The filter in `places`, a power of two of them.
     pub fn new(places: &'m [M::U64]) -> Self {
@@ -292,13 +298,28 @@ impl<'m, M: Memory> RaceFilter<'m, M> {
 
     /// A race was found. Returns how many like it were passed over since one was told, if this
     /// one is to be told.
+    ///
+    /// A kind that has the place is counted by an addition, which never has to be tried again: a loop
+    /// of compare-and-swap takes a device minutes when all its threads find the same race. An addition
+    /// that comes after another kind took the place makes that kind's count one too high. A kind that
+    /// does not get the place in [`ATTEMPTS`] is not told this time; others were meanwhile.
     pub fn pass(&self, tag: RaceTag) -> Option<u32> {
         let place = self.place(tag);
         let mut found = place.load(Relaxed);
-        loop {
-            let times = times(found, tag);
-            let more = times.checked_add(1)?;
-            let new = u64::from(tag.0) << 32 | u64::from(more);
+        for _ in 0..ATTEMPTS {
+            let seen = times(found, tag);
+            if seen > MOST_COUNTED {
+                return None;
+            }
+            if seen > 0 {
+                let before = place.fetch_add(1, Relaxed);
+                match times(before, tag) {
+                    0 => found = before.wrapping_add(1),
+                    seen => return told(seen.wrapping_add(1)),
+                }
+                continue;
+            }
+            let new = u64::from(tag.0) << 32 | 1;
             let changed = if M::keeps(Essential::PlaceClaimed) {
                 place.compare_exchange(found, new, Relaxed, Relaxed)
             } else {
@@ -306,10 +327,11 @@ impl<'m, M: Memory> RaceFilter<'m, M> {
                 Ok(found)
             };
             match changed {
-                Ok(_) => return more.is_power_of_two().then(|| (more / 2).saturating_sub(1)),
+                Ok(_) => return told(1),
                 Err(other) => found = other,
             }
         }
+        None
     }
 
     /// How many races like `tag` were passed over since one was told, as far as is known: a newer
@@ -320,6 +342,15 @@ impl<'m, M: Memory> RaceFilter<'m, M> {
             Some(power) => times - (1 << power),
             None => 0,
         }
+    }
+}
+
+/// How many races like the `times`th were passed over since one was told, if that one is to be told.
+const fn told(times: u32) -> Option<u32> {
+    if times.is_power_of_two() {
+        Some((times / 2).saturating_sub(1))
+    } else {
+        None
     }
 }
 

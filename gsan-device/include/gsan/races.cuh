@@ -11,24 +11,45 @@
 
 namespace gsan {
 
+// Where counting ends; as many threads as a device has may still add one each beyond.
+constexpr u32 kMostCounted = 1u << 31;
+// How often a kind tries to take a place for which others contend.
+constexpr u32 kAttempts = 64;
+
 // Whether the race is to be told now, and how many like it were passed over.
 GSAN_DEVICE bool passes_filter(Cta cta, u32 kind, u64 earlier, u64 later, u32& repeats) {
   u32 sites = record_site(earlier) << kSiteBits | record_site(later);
   u32 tag = mix(mix(sites ^ kind << 2 * kSiteBits) ^ cta.launch()->number);
   u64* place = cta.region.part<u64>(cta.region.globals->offsets.race_filter) +
                (tag & (GSAN_STATE_RACE_FILTER - 1));
+  auto times = [tag](u64 word) { return u32(word >> 32) == tag ? u32(word) : 0; };
   u64 found = ptx::load_relaxed(place);
-  while (true) {
-    bool same = found != 0 && u32(found >> 32) == tag;
-    u32 times = same ? u32(found) : 0;
-    if (times == ~0u) return false;
-    u64 before = ptx::compare_exchange_relaxed(place, found, u64(tag) << 32 | (times + 1));
-    if (before == found) {
-      repeats = times < 2 ? 0 : (times + 1) / 2 - 1;
-      return (times & (times + 1)) == 0;
+  // A kind that has the place is counted by an addition, which never has to be tried again: a loop of
+  // compare-and-swap takes minutes when all threads find the same race.
+#pragma unroll 1
+  for (u32 attempt = 0; attempt < kAttempts; ++attempt) {
+    u32 seen = times(found);
+    if (seen > kMostCounted) return false;
+    u64 before;
+    if (seen > 0) {
+      before = ptx::add_relaxed(place, u64(1));
+      seen = times(before);
+      if (seen == 0) {
+        // Another kind took it; its count is one too high now.
+        found = before + 1;
+        continue;
+      }
+    } else {
+      before = ptx::compare_exchange_relaxed(place, found, u64(tag) << 32 | 1);
+      if (before != found) {
+        found = before;
+        continue;
+      }
     }
-    found = before;
+    repeats = seen < 2 ? 0 : (seen + 1) / 2 - 1;
+    return (seen & (seen + 1)) == 0;
   }
+  return false;
 }
 
 // In an action: it is an asynchronous copy.
