@@ -6,33 +6,44 @@ import triton.language as tl
 from gsan_programs import Case, Race
 
 
-@triton.jit
-def halves(x, low):
-    if tl.program_id(0) == 0:
-        tl.store(x.to(tl.pointer_type(tl.int32)) + low, 7)  # @half
-    else:
-        tl.store(x.to(tl.pointer_type(tl.int32)) + 1, 9)  # @high
+# Many words: two accesses that happen at the very same moment may miss each other. Barriers keep the
+# compiler from making one store of two.
+WORDS = 64
 
 
 @triton.jit
-def whole(x, word):
-    if tl.program_id(0) == 0:
-        tl.store(x + word, 1)  # @whole
-    else:
-        tl.store(x.to(tl.pointer_type(tl.int8)) + 5, 2)  # @byte
+def halves(x, low, WORDS: tl.constexpr):
+    for word in range(WORDS):
+        half = (x + word).to(tl.pointer_type(tl.int32))
+        if tl.program_id(0) == 0:
+            tl.store(half + low, 7)  # @half
+            tl.debug_barrier()
+        else:
+            tl.store(half + 1, 9)  # @high
 
 
 @triton.jit
-def atomic_beside(x, at):
-    if tl.program_id(0) == 0:
-        tl.atomic_add(x.to(tl.pointer_type(tl.int32)), 1, sem="relaxed")  # @atomic
-    else:
-        tl.store(x.to(tl.pointer_type(tl.int16)) + at, 3)  # @short
+def whole(x, other, WORDS: tl.constexpr):
+    for word in range(WORDS):
+        if tl.program_id(0) == 0:
+            tl.store(x + word + other * WORDS, 1)  # @whole
+            tl.debug_barrier()
+        else:
+            tl.store((x + word).to(tl.pointer_type(tl.int8)) + 5, 2)  # @byte
+
+
+@triton.jit
+def atomic_beside(x, at, WORDS: tl.constexpr):
+    for word in range(WORDS):
+        if tl.program_id(0) == 0:
+            tl.atomic_add((x + word).to(tl.pointer_type(tl.int32)), 1, sem="relaxed")  # @atomic
+        else:
+            tl.store((x + word).to(tl.pointer_type(tl.int16)) + at, 3)  # @short
 
 
 def run(kernel, argument: int) -> None:
-    x = torch.zeros(2, dtype=torch.int64, device="cuda")
-    kernel[(2,)](x, argument, num_warps=1)
+    x = torch.zeros(2 * WORDS, dtype=torch.int64, device="cuda")
+    kernel[(2,)](x, argument, WORDS=WORDS, num_warps=1)
     torch.cuda.synchronize()
 
 
