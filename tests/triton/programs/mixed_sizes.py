@@ -5,9 +5,8 @@ import triton
 import triton.language as tl
 from gsan_programs import Case, Race
 
-
-# Many words: two accesses that happen at the very same moment may miss each other. Barriers keep the
-# compiler from making one store of two.
+# Many words: two accesses that happen at the very same moment may miss each other. Barriers keep
+# the compiler from making one store of two.
 WORDS = 64
 
 
