@@ -1,7 +1,7 @@
 /* A sum in parts, whose last CTA adds up what the others wrote: once with a counter that orders nothing,
  * once as it should be. Kernels are functions of this program, so no GPU is needed.
  *
- *     cc splitk.c $(pkg-config --cflags --libs gsan) -o splitk
+ *     cc splitk.c $(pkg-config --cflags --libs gsan) -Wl,-rpath,$HOME/gsan/lib -o splitk
  *     ./splitk relaxed      # finds a race: exit code 1
  *     ./splitk              # finds none: exit code 0
  */

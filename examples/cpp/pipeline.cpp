@@ -2,7 +2,7 @@
 // event that the second stream waits for. Kernels are functions of this program, or, with --gpu, those of
 // kernels.cu.
 //
-//     c++ -std=c++17 pipeline.cpp $(pkg-config --cflags --libs gsan) -ldl -o pipeline
+//     c++ -std=c++17 pipeline.cpp $(pkg-config --cflags --libs gsan) -Wl,-rpath,$HOME/gsan/lib -ldl -o pipeline
 //     ./pipeline racy                       # finds a race: exit code 1
 //     ./pipeline                            # finds none: exit code 0
 //     ./pipeline racy --gpu kernels.ptx     # the same on a GPU
