@@ -137,9 +137,12 @@ impl LossName {
                  \"halt\"`"
             }
             Loss::ReadNotSampled => {
-                "set `shadow.records = 4`; run again with another `sampling.seed` to keep other reads"
+                "set `shadow.records = 4` if it is 2; run again with another `sampling.seed` to keep other \
+                 reads"
             }
-            Loss::WriteEvicted => "set `shadow.records = 4`",
+            Loss::WriteEvicted => {
+                "set `shadow.records = 4` if it is 2; more is not kept of 8 bytes of memory"
+            }
             Loss::FailedRelease => {
                 "nothing to change; races hidden by it show when the compare-and-swap succeeds"
             }
