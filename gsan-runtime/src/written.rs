@@ -1,6 +1,6 @@
 //! The report of a process that nobody else reports for.
 
-use std::io::Write;
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use gsan_config::keys;
@@ -42,17 +42,26 @@ pub fn write(report: &Report, format: Format, config: &keys::Report, path: &Path
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        let mut file = tempfile::NamedTempFile::new_in(directory)?;
+        let mut file = tempfile::NamedTempFile::new_in(directory).map_err(no_directory)?;
         file.write_all(text.as_bytes())?;
         file.persist(path)?;
         Ok(())
     };
-    written().map_err(|error: std::io::Error| {
+    written().map_err(|error: io::Error| {
         Error::io(
             format!("the report cannot be written to {}", path.display()),
             &error,
         )
     })
+}
+
+/// Says that a directory is missing, where the error names a temporary file that nobody asked for.
+fn no_directory(error: io::Error) -> io::Error {
+    match error.kind() {
+        kind @ ErrorKind::NotFound => io::Error::new(kind, "there is no such directory"),
+        kind @ ErrorKind::NotADirectory => io::Error::new(kind, "it is below a file"),
+        _ => error,
+    }
 }
 
 /// The files that the configuration asks for.
@@ -92,6 +101,23 @@ pub(crate) fn write_files(report: &Report, config: &keys::Report) -> Result<()> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_report_below_no_directory_is_refused_by_its_own_name() {
+        let here = tempfile::tempdir().unwrap();
+        std::fs::write(here.path().join("file"), "").unwrap();
+        for (name, why) in [
+            ("nowhere/a.json", "there is no such directory"),
+            ("file/a.json", "it is below a file"),
+        ] {
+            let path = here.path().join(name);
+            let config = gsan_config::Config::default().report;
+            let error = write(&Report::default(), Format::Json, &config, &path).unwrap_err();
+            let path = path.display();
+            let expected = format!("the report cannot be written to {path}: {why}");
+            assert_eq!(error.to_string(), expected);
+        }
+    }
 
     #[test]
     fn forms_have_files_of_their_own() {
