@@ -27,7 +27,7 @@ Examples:
 Exit codes:
   0   clean
   66  races or other findings (`report.exit_code`)
-  2   wrong usage or configuration
+  2   wrong usage or configuration, or a file that is not there
   1   anything else: an input that is not supported, a file that cannot be read or written";
 
 /// Find data races in GPU memory.

@@ -88,6 +88,23 @@ fn the_exit_code_is_the_programs_own_if_nothing_was_found() {
 }
 
 #[test]
+fn the_signal_that_ended_the_program_is_named_unless_quiet() {
+    for (signal, name) in [
+        ("TERM", "signal 15 (SIGTERM)"),
+        ("KILL", "signal 9 (SIGKILL)"),
+    ] {
+        let script = format!("kill -{signal} $$");
+        let run = gsan().run(&["run", "sh", "-c", &script]);
+        let note = format!("note: the program was ended by {name}\n");
+        assert!(run.stderr.starts_with(&note), "{}", run.stderr);
+        let quiet = gsan().run(&["run", "-q", "sh", "-c", &script]);
+        assert!(!quiet.stderr.contains("signal"), "{}", quiet.stderr);
+    }
+    let own = gsan().run(&["run", "sh", "-c", "exit 143"]);
+    assert!(!own.stderr.contains("signal"), "{}", own.stderr);
+}
+
+#[test]
 fn a_run_in_which_nobody_used_gsan_says_so() {
     let run = gsan().run(&["run", "--", "sh", "-c", "echo hello; exit 3"]);
     assert_eq!((run.code, run.stdout.as_str()), (3, "hello\n"));
@@ -108,7 +125,12 @@ fn a_run_in_which_nobody_used_gsan_says_so() {
 fn a_program_that_cannot_be_started_is_named() {
     let here = gsan().file("text", "no program");
     let mut texts = String::new();
-    for (program, code) in [("no-such-program", 2), ("./nowhere/x", 2), ("./text", 1)] {
+    for (program, code) in [
+        ("no-such-program", 2),
+        ("./nowhere/x", 2),
+        ("./text", 1),
+        ("./", 1),
+    ] {
         let run = here.run(&["run", "--", program, "-x"]);
         assert_eq!(run.code, code, "{program}: {}", run.stderr);
         texts.push_str(&run.stderr);

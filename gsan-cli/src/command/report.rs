@@ -107,7 +107,7 @@ fn read(file: &Path) -> Result<Report, Failure> {
             column,
             message,
         } => malformed(&name, &bytes, (line, column), &message)
-            .help("reports are written by `gsan check --format json`, merged ones by `gsan report --format json`"),
+            .help("reports are what `gsan run`, `gsan check` and `gsan report` write with `--format json`"),
         ReadError::Version { .. } => Failure::other(format!("`{name}` cannot be read: {error}"))
             .help("use the version of GSan that wrote it"),
         ReadError::TooLarge => Failure::other(format!("`{name}` cannot be read: {error}")),

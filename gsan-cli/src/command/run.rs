@@ -17,6 +17,7 @@ use gsan_report::{json, sarif};
 use gsan_runtime::run::Run;
 use gsan_runtime::run_directory::RunDirectory;
 use gsan_runtime::telling::News;
+use signal_hook::low_level::signal_name;
 
 pub(crate) use self::environment::package;
 
@@ -42,7 +43,7 @@ Examples:
 
 Exit codes:
   66     races were found (`report.exit_code`), whatever the program's own code is
-  2      the program is not there, or wrong usage or configuration
+  2      the program, or the directory of a report, is not there; wrong usage or configuration
   1      the program cannot be started, or a report cannot be written
   other  the program's own; 128 plus the number of the signal that ended it")]
 pub(crate) struct Arguments {
@@ -107,6 +108,12 @@ pub(crate) fn run(arguments: &Arguments, shared: &Shared) -> Result<ExitCode, Fa
     };
     teller.tell(&run.settle());
     teller.progress.clear();
+    if let Ended::Signal(signal) = ended {
+        // Shells say so of what they start themselves, which is `gsan run`.
+        let name = signal_name(signal.into()).map_or(String::new(), |name| format!(" ({name})"));
+        let text = format!("the program was ended by signal {signal}{name}");
+        output::note(shared, &text);
+    }
     for ending in run.endings() {
         let what = if ending.running {
             STILL_RUNS

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
@@ -80,6 +81,10 @@ fn unstartable(name: &OsString, error: &std::io::Error) -> Failure {
     match error.kind() {
         ErrorKind::NotFound => Failure::usage(format!("there is no program {shown}"))
             .help("name a file, or a program that is in one of the directories of PATH"),
+        ErrorKind::PermissionDenied if Path::new(name).is_dir() => {
+            Failure::other(format!("{shown} cannot be run: it is a directory"))
+                .help("name a program in it")
+        }
         ErrorKind::PermissionDenied => Failure::other(format!("{shown} cannot be run: {error}"))
             .help("make it executable, or name the interpreter before it: `python`, `sh`"),
         _ => Failure::other(format!("{shown} cannot be run: {error}")),
