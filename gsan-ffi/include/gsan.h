@@ -1274,7 +1274,7 @@ enum gsan_status gsan_host_write(struct gsan_cta *cta,
                                  uint32_t line);
 
 /**
- * An atomic access of a CTA to 4 or 8 bytes, at a multiple of that. `operation`: GSAN_HOST_…; `order`:
+ * An atomic access of a CTA to 1, 2, 4 or 8 bytes, at a multiple of that. `operation`: GSAN_HOST_…; `order`:
  * GSAN_MEMORY_ORDER_…; `scope`: GSAN_MEMORY_SCOPE_…. `*old`, which may be null, is what was there;
  * `compare` is for GSAN_HOST_COMPARE_AND_SWAP. Others get a turn before it, so that CTAs may wait for
  * each other in a loop of atomics.
