@@ -132,8 +132,20 @@ impl HostCta<'_> {
             _ => true,
         };
         if !fits || order == Order::Weak {
+            let access = match operation {
+                Op::Load => "an atomic load",
+                Op::Store => "an atomic store",
+                _ => "an atomic",
+            };
+            let order = match order {
+                Order::Weak => "weak",
+                Order::Relaxed => "relaxed",
+                Order::Acquire => "acquire",
+                Order::Release => "release",
+                Order::AcqRel => "acquire and release",
+            };
             return Err(Error::Argument(format!(
-                "an atomic {operation:?} cannot be {order:?}: loads are relaxed or acquire, stores \
+                "{access} cannot be {order}: loads are relaxed or acquire, stores \
                  relaxed or release, all others relaxed, acquire, release or both"
             )));
         }

@@ -264,13 +264,16 @@ fn accesses_outside_of_memory() {
                 (atomic(memory, 3, Op::Add, Order::Relaxed), "1, 2, 4 or 8"),
                 (
                     atomic(memory, 4, Op::Load, Order::Release),
-                    "cannot be Release",
+                    "an atomic load cannot be release",
                 ),
                 (
                     atomic(memory, 4, Op::Store, Order::Acquire),
-                    "cannot be Acquire",
+                    "an atomic store cannot be acquire",
                 ),
-                (atomic(memory, 4, Op::Add, Order::Weak), "cannot be Weak"),
+                (
+                    atomic(memory, 4, Op::Add, Order::Weak),
+                    "an atomic cannot be weak",
+                ),
                 (
                     atomic(0, 4, Op::Add, Order::Relaxed),
                     "no allocation is there",
