@@ -70,7 +70,7 @@ fn the_configuration_is_fixed_at_first_use_and_free_after_a_reset() {
     assert!(
         error
             .to_string()
-            .contains("1 allocations are live, 100 bytes"),
+            .contains("1 allocation is live, 100 bytes"),
         "{error}"
     );
     session.free(memory, 100, GPU, 0).unwrap();

@@ -69,8 +69,8 @@ pub enum Error {
     },
     /// Allocations are live.
     #[error(
-        "{count} allocations are live, {bytes} bytes in all, the first at {first:#x}: free them \
-         before a reset"
+        "{count} {} live, {bytes} bytes in all, the first at {first:#x}: free all before a reset",
+        if *count == 1 { "allocation is" } else { "allocations are" }
     )]
     LiveAllocations {
         /// How many.
