@@ -63,7 +63,7 @@
 namespace gsan {
 
 #if GSAN_STATE_IN_REGION
-static __attribute__((device)) gsan_global_state* running_globals;
+GSAN_VARIABLE __attribute__((device)) gsan_global_state* running_globals;
 #else
 constexpr u32 kGlobalsOffset = kCtaMemoryBytes - sizeof(u64);
 static_assert(sizeof(CtaMemory) <= kGlobalsOffset, "behind the state of a CTA is room");
@@ -352,21 +352,21 @@ enum class Arithmetic { kNone, kSigned, kUnsigned, kFloating };
 template <class T>
 constexpr Arithmetic kArithmetic = Arithmetic::kNone;
 template <>
-constexpr Arithmetic kArithmetic<int> = Arithmetic::kSigned;
+inline constexpr Arithmetic kArithmetic<int> = Arithmetic::kSigned;
 template <>
-constexpr Arithmetic kArithmetic<long> = Arithmetic::kSigned;
+inline constexpr Arithmetic kArithmetic<long> = Arithmetic::kSigned;
 template <>
-constexpr Arithmetic kArithmetic<long long> = Arithmetic::kSigned;
+inline constexpr Arithmetic kArithmetic<long long> = Arithmetic::kSigned;
 template <>
-constexpr Arithmetic kArithmetic<unsigned> = Arithmetic::kUnsigned;
+inline constexpr Arithmetic kArithmetic<unsigned> = Arithmetic::kUnsigned;
 template <>
-constexpr Arithmetic kArithmetic<unsigned long> = Arithmetic::kUnsigned;
+inline constexpr Arithmetic kArithmetic<unsigned long> = Arithmetic::kUnsigned;
 template <>
-constexpr Arithmetic kArithmetic<unsigned long long> = Arithmetic::kUnsigned;
+inline constexpr Arithmetic kArithmetic<unsigned long long> = Arithmetic::kUnsigned;
 template <>
-constexpr Arithmetic kArithmetic<float> = Arithmetic::kFloating;
+inline constexpr Arithmetic kArithmetic<float> = Arithmetic::kFloating;
 template <>
-constexpr Arithmetic kArithmetic<double> = Arithmetic::kFloating;
+inline constexpr Arithmetic kArithmetic<double> = Arithmetic::kFloating;
 
 template <class T>
 constexpr bool kIsInteger =

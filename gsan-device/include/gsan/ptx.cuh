@@ -160,7 +160,7 @@ GSAN_DEVICE u32 or_acquire(u32* word, u32 value) {
 }
 
 GSAN_DEVICE void and_relaxed(u32* word, u32 value) {
-  u32 found;
+  [[maybe_unused]] u32 found;
   asm volatile("atom.relaxed.gpu.global.and.b32 %0, [%1], %2;"
                : "=r"(found)
                : "l"(word), "r"(value)
@@ -168,7 +168,7 @@ GSAN_DEVICE void and_relaxed(u32* word, u32 value) {
 }
 
 GSAN_DEVICE void and_release(u32* word, u32 value) {
-  u32 found;
+  [[maybe_unused]] u32 found;
   asm volatile("atom.release.gpu.global.and.b32 %0, [%1], %2;"
                : "=r"(found)
                : "l"(word), "r"(value)
@@ -176,7 +176,7 @@ GSAN_DEVICE void and_release(u32* word, u32 value) {
 }
 
 GSAN_DEVICE void max_relaxed_system(u32* word, u32 value) {
-  u32 found;
+  [[maybe_unused]] u32 found;
   asm volatile("atom.relaxed.sys.global.max.u32 %0, [%1], %2;"
                : "=r"(found)
                : "l"(word), "r"(value)

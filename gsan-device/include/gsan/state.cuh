@@ -22,11 +22,18 @@ struct CtaMemory {
 constexpr u32 kCtaMemoryBytes = 1024;
 static_assert(sizeof(CtaMemory) <= kCtaMemoryBytes, "the state of a CTA fits into its memory");
 
+// Functions of one translation unit are called by kernels of another: the variables are one for all then.
+#if defined(__CLANG_RDC__) || defined(__CUDACC_RDC__)
+#define GSAN_VARIABLE inline
+#else
+#define GSAN_VARIABLE static
+#endif
+
 #if defined(GSAN_HOST) || defined(GSAN_STATE_BY_SM)
 #define GSAN_STATE_IN_REGION 1
 #else
 #define GSAN_STATE_IN_REGION 0
-static __attribute__((shared, aligned(1024))) unsigned char cta_memory[kCtaMemoryBytes];
+GSAN_VARIABLE __attribute__((shared, aligned(1024))) unsigned char cta_memory[kCtaMemoryBytes];
 #endif
 
 // A position in the source, as the compiler's calls name it.

@@ -10,8 +10,8 @@ fn top() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// What the compiler says of `source`; `None` if there is no compiler. `Ok` if it takes it.
-fn compile(source: &str, variant: Variant) -> Option<Result<(), String>> {
+/// The PTX of `source`, or what the compiler says of it; `None` if there is no compiler.
+fn compile(source: &str, variant: Variant, flags: &[&str]) -> Option<Result<String, String>> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("kernel.cu");
     std::fs::write(&file, source).unwrap();
@@ -20,8 +20,10 @@ fn compile(source: &str, variant: Variant) -> Option<Result<(), String>> {
         .arg("@gsan-device/tests/gpu/kernels/flags")
         .arg(format!("-DGSAN_RECORDS={}", variant.records.count()))
         // The kernels below have parameters for all.
-        .args(["-fsyntax-only", "-Wno-unused-parameter"])
+        .arg("-Wno-unused-parameter")
+        .args(flags)
         .arg(file)
+        .args(["-o", "-"])
         .current_dir(top());
     if variant.state == StateMemory::BySm {
         compiler.arg("-DGSAN_STATE_BY_SM");
@@ -35,9 +37,15 @@ fn compile(source: &str, variant: Variant) -> Option<Result<(), String>> {
     };
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     Some(match output.status.success() {
-        true => Ok(()),
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
         false => Err(said),
     })
+}
+
+/// Whether the compiler takes `source`, or what it says of it.
+fn check(source: &str, variant: Variant) -> Option<Result<(), String>> {
+    let result = compile(source, variant, &["-fsyntax-only"])?;
+    Some(result.map(|_| ()))
 }
 
 /// A kernel that does `what`.
@@ -69,7 +77,7 @@ fn the_example_compiles_with_every_variant() {
         .collect();
     assert!(example.len() > 20);
     for variant in ALL {
-        match compile(&example.join("\n"), variant) {
+        match check(&example.join("\n"), variant) {
             None => return,
             Some(result) => result.unwrap_or_else(|said| panic!("{variant:?}: {said}")),
         }
@@ -78,18 +86,18 @@ fn the_example_compiles_with_every_variant() {
 
 #[test]
 fn right_uses_are_taken() {
-    for what in [
+    let uses = [
         "gsan::store(ints, 'a'); gsan::store(shorts, gsan::load(constants));",
         "gsan::store_vector(floats, gsan::load_vector<4>(floats + 4));",
         "int* to[] = {ints, ints + 9}; const int values[] = {1, 2}; gsan::store_each(to, values);",
         "gsan::atomic_store(floats, 1.0f, Order::kRelease, Scope::kSystem);",
         "gsan::atomic_min(longs, -1, Order::kRelaxed, Scope::kCta);",
         "gsan::fence(Scope::kGpu);",
-    ] {
-        match compile(&kernel(what), ALL[0]) {
-            None => return,
-            Some(result) => result.unwrap_or_else(|said| panic!("{what}: {said}")),
-        }
+    ];
+    // One after the other: what the compiler says names the line.
+    let all: Vec<_> = uses.iter().map(|what| format!("{{ {what} }}")).collect();
+    if let Some(result) = check(&kernel(&all.join("\n")), ALL[0]) {
+        result.unwrap_or_else(|said| panic!("{said}"));
     }
 }
 
@@ -133,10 +141,52 @@ fn wrong_uses_are_refused_with_a_word() {
         ("gsan::atomic_add(ints, 1);", "no matching function"),
         ("gsan::Kernel other(kernel);", "deleted constructor"),
     ] {
-        match compile(&kernel(what), ALL[0]) {
+        match check(&kernel(what), ALL[0]) {
             None => return,
             Some(Ok(())) => panic!("{what} compiles"),
             Some(Err(said)) => assert!(said.contains(expected), "{what}: {said}"),
+        }
+    }
+}
+
+/// The lines that define a variable or function of the library.
+fn definitions(ptx: &str) -> Vec<&str> {
+    let library = |line: &&str| line.contains("_ZN4gsan");
+    let definition = |line: &&str| line.starts_with('.') && !line.starts_with(".extern");
+    ptx.lines().filter(library).filter(definition).collect()
+}
+
+#[test]
+fn translation_units_that_are_linked_share_one_library() {
+    let kernel = kernel(
+        "gsan::atomic_add(floats, 1, Order::kAcquireRelease, Scope::kGpu);\n\
+         gsan::store(ints, gsan::load(constants));",
+    );
+    for variant in ALL {
+        let ptx = match compile(&kernel, variant, &["-fgpu-rdc", "-O0"]) {
+            None => return,
+            Some(result) => result.unwrap_or_else(|said| panic!("{variant:?}: {said}")),
+        };
+        let state = match variant.state {
+            StateMemory::Shared => "cta_memory",
+            StateMemory::BySm => "running_globals",
+        };
+        let symbols = definitions(&ptx);
+        assert!(symbols.iter().any(|symbol| symbol.contains(state)));
+        for symbol in symbols {
+            assert!(symbol.starts_with(".weak"), "{variant:?}: {symbol}");
+        }
+    }
+}
+
+#[test]
+fn code_for_other_targets_and_for_debuggers_compiles_without_a_warning() {
+    let kernel = kernel("gsan::store(ints, gsan::load(constants));");
+    let sm_90 = ["--no-cuda-gpu-arch=sm_80", "--cuda-gpu-arch=sm_90"];
+    for flags in [&sm_90[..], &["-O0", "-g"], &["-std=c++20", "-pedantic"]] {
+        match compile(&kernel, ALL[0], flags) {
+            None => return,
+            Some(result) => drop(result.unwrap_or_else(|said| panic!("{flags:?}: {said}"))),
         }
     }
 }
