@@ -36,9 +36,14 @@
 // - `fence`: makes a fence, and gives up checking what it may order.
 //
 // Each function checks an access and makes it: the instruction is the one that was checked. Addresses
-// are in global memory; what lies outside the reservation is accessed unchecked. All lanes that make
-// an access call together, and may name the same address. A race is told with the file and line of
-// the call.
+// are in global memory, never in shared or local memory, which need no checks; what lies outside the
+// reservation is accessed unchecked. All lanes that make an access call together, and may name the same
+// address. A race is told with the file and line of the call. Atomics take pointers to volatile as well.
+//
+// The functions belong into kernels that made a `Kernel`, and into functions that these call, also of other
+// translation units (`-rdc=true`, `-fgpu-rdc`). A kernel makes one only, and is left by `return`: a
+// thread that has left waits in `~Kernel` for the others. So none may leave before a `__syncthreads` that
+// others still come to; let it pass over the work between instead.
 //
 // Threads of a CTA are not told apart: their accesses never race with each other, and barriers of the CTA
 // (`__syncthreads`) need no wrapper. What the kernel does past these functions is not seen: an access is
@@ -122,9 +127,13 @@ struct alignas(sizeof(T) * Count) Values {
 template <class To, class From>
 GSAN_DEVICE To bits_as(const From& from) {
   static_assert(sizeof(To) == sizeof(From), "the same bits");
-  To to;
-  __builtin_memcpy(&to, &from, sizeof to);
-  return to;
+  // A type need not have a value to begin with.
+  union Room {
+    To to;
+    GSAN_DEVICE Room() {}
+  } room;
+  __builtin_memcpy(&room, &from, sizeof room);
+  return room.to;
 }
 
 // The addresses of a call, as the checks take them: each is accessed.
@@ -143,13 +152,31 @@ struct Addresses {
   }
 };
 
-// What one instruction moves.
+template <class T>
+constexpr bool kIsVolatile = false;
+template <class T>
+constexpr bool kIsVolatile<volatile T> = true;
+template <class T>
+constexpr bool kIsVolatile<const volatile T> = true;
+
+// What one ordinary instruction moves.
 template <class T>
 GSAN_DEVICE constexpr void require_value() {
+  static_assert(!kIsVolatile<T>,
+                "gsan: an access to what is volatile is no ordinary one; use atomic_load or "
+                "atomic_store, relaxed");
   constexpr unsigned kBytes = sizeof(T);
   static_assert(kBytes == 1 || kBytes == 2 || kBytes == 4 || kBytes == 8 || kBytes == 16,
                 "gsan: a value has 1, 2, 4, 8 or 16 bytes; load or store others in parts");
   static_assert(__is_trivially_copyable(T), "gsan: a value is trivially copyable");
+}
+
+// Checks accesses that are about to be made.
+template <u32 Action, class T, unsigned Count>
+GSAN_DEVICE void check_each(T* const (&pointers)[Count], Position position) {
+  require_value<T>();
+  Addresses<Count> addresses(pointers);
+  access_tensor<GSAN_RECORDS, Action>(current_globals(), &addresses, Count, sizeof(T), position);
 }
 
 // Loads `to[i]` from `from[i]`, all checked before the first is made: cheaper than one by one.
@@ -157,24 +184,27 @@ GSAN_DEVICE constexpr void require_value() {
 template <class T, unsigned Count>
 GSAN_DEVICE void load_each(const T* const (&from)[Count], T (&to)[Count],
                            const char* file = __builtin_FILE(), u32 line = __builtin_LINE()) {
-  require_value<T>();
-  Addresses<Count> addresses(from);
-  access_tensor<GSAN_RECORDS, GSAN_RACE_READ>(current_globals(), &addresses, Count, sizeof(T),
-                                              {file, line});
+  gsan::check_each<GSAN_RACE_READ>(from, {file, line});
 #pragma unroll
-  for (u32 i = 0; i < Count; ++i) to[i] = bits_as<T>(ptx::Bits<sizeof(T)>::load(from[i]));
+  for (u32 i = 0; i < Count; ++i) to[i] = gsan::bits_as<T>(ptx::Bits<sizeof(T)>::load(from[i]));
+}
+
+template <class T, unsigned Count>
+GSAN_DEVICE void load_each(T* const (&from)[Count], T (&to)[Count],
+                           const char* file = __builtin_FILE(), u32 line = __builtin_LINE()) {
+  const T* constants[Count];
+#pragma unroll
+  for (u32 i = 0; i < Count; ++i) constants[i] = from[i];
+  gsan::load_each(constants, to, file, line);
 }
 
 // Stores `from[i]` to `to[i]`, all checked before the first is made. Sizes as for load_each.
 template <class T, unsigned Count>
 GSAN_DEVICE void store_each(T* const (&to)[Count], const T (&from)[Count],
                             const char* file = __builtin_FILE(), u32 line = __builtin_LINE()) {
-  require_value<T>();
-  Addresses<Count> addresses(to);
-  access_tensor<GSAN_RECORDS, GSAN_RACE_WRITE>(current_globals(), &addresses, Count, sizeof(T),
-                                               {file, line});
+  gsan::check_each<GSAN_RACE_WRITE>(to, {file, line});
 #pragma unroll
-  for (u32 i = 0; i < Count; ++i) bits_as<ptx::Bits<sizeof(T)>>(from[i]).store(to[i]);
+  for (u32 i = 0; i < Count; ++i) gsan::bits_as<ptx::Bits<sizeof(T)>>(from[i]).store(to[i]);
 }
 
 // The value at `from`, loaded by one ordinary instruction. It has 1, 2, 4, 8 or 16 bytes, and lies
@@ -183,9 +213,8 @@ template <class T>
 GSAN_DEVICE T load(const T* from, const char* file = __builtin_FILE(),
                    u32 line = __builtin_LINE()) {
   const T* const one[] = {from};
-  T value[1];
-  load_each(one, value, file, line);
-  return value[0];
+  gsan::check_each<GSAN_RACE_READ>(one, {file, line});
+  return gsan::bits_as<T>(ptx::Bits<sizeof(T)>::load(from));
 }
 
 // A type that does not take part in finding out what T is.
@@ -202,7 +231,7 @@ GSAN_DEVICE void store(T* to, exactly<T> value, const char* file = __builtin_FIL
                        u32 line = __builtin_LINE()) {
   T* const one[] = {to};
   const T values[] = {value};
-  store_each(one, values, file, line);
+  gsan::store_each(one, values, file, line);
 }
 
 // The `Count` values at `from`, loaded by one instruction: together they have 2, 4, 8 or 16 bytes, and
@@ -210,14 +239,14 @@ GSAN_DEVICE void store(T* to, exactly<T> value, const char* file = __builtin_FIL
 template <unsigned Count, class T>
 GSAN_DEVICE Values<T, Count> load_vector(const T* from, const char* file = __builtin_FILE(),
                                          u32 line = __builtin_LINE()) {
-  return load(reinterpret_cast<const Values<T, Count>*>(from), file, line);
+  return gsan::load(reinterpret_cast<const Values<T, Count>*>(from), file, line);
 }
 
 // Stores values side by side from `to` on, by one instruction. Sizes as for load_vector.
 template <class T, unsigned Count>
 GSAN_DEVICE void store_vector(exactly<T>* to, Values<T, Count> values,
                               const char* file = __builtin_FILE(), u32 line = __builtin_LINE()) {
-  store(reinterpret_cast<Values<T, Count>*>(to), values, file, line);
+  gsan::store(reinterpret_cast<Values<T, Count>*>(to), values, file, line);
 }
 
 // Whether the CTA has made a fence. What it writes by atomics after it may carry what was before it.
@@ -251,7 +280,7 @@ class Atomic {
   using Bits = ptx::Bits<sizeof(T)>;
 
   // A load has no release and a store no acquire: any order but relaxed is what it can have.
-  GSAN_DEVICE Atomic(const T* at, bool reads, bool may_write, Order order, Scope scope)
+  GSAN_DEVICE Atomic(const volatile T* at, bool reads, bool may_write, Order order, Scope scope)
       : strong_{reads && (order == Order::kAcquire || order == Order::kAcquireRelease ||
                           (!may_write && order != Order::kRelaxed)),
                 may_write && (order == Order::kRelease || order == Order::kAcquireRelease ||
@@ -275,39 +304,39 @@ class Atomic {
 };
 
 template <class T>
-GSAN_DEVICE ptx::Bits<sizeof(T)>* words_of(T* at) {
-  return reinterpret_cast<ptx::Bits<sizeof(T)>*>(at);
+GSAN_DEVICE ptx::Bits<sizeof(T)>* words_of(volatile T* at) {
+  return reinterpret_cast<ptx::Bits<sizeof(T)>*>(const_cast<T*>(at));
 }
 
 // The value at `from`, of 4 or 8 bytes. `order`: relaxed or acquire.
 template <class T>
-GSAN_DEVICE T atomic_load(const T* from, Order order, Scope scope,
+GSAN_DEVICE T atomic_load(const volatile T* from, Order order, Scope scope,
                           const char* file = __builtin_FILE(), u32 line = __builtin_LINE()) {
   Atomic<T> access(from, true, false, order, scope);
-  auto words = reinterpret_cast<const ptx::Bits<sizeof(T)>*>(from);
-  T value = bits_as<T>(ptx::strong_load(words, order, scope));
+  auto words = reinterpret_cast<const ptx::Bits<sizeof(T)>*>(const_cast<const T*>(from));
+  T value = gsan::bits_as<T>(ptx::strong_load(words, order, scope));
   access.end(false, file, line);
   return value;
 }
 
 // Stores `value`, of 4 or 8 bytes, at `to`. `order`: relaxed or release.
 template <class T>
-GSAN_DEVICE void atomic_store(T* to, exactly<T> value, Order order, Scope scope,
+GSAN_DEVICE void atomic_store(volatile T* to, exactly<T> value, Order order, Scope scope,
                               const char* file = __builtin_FILE(),
                               u32 line = __builtin_LINE()) {
   Atomic<T> access(to, false, true, order, scope);
-  ptx::strong_store(words_of(to), bits_as<ptx::Bits<sizeof(T)>>(value), order, scope);
+  ptx::strong_store(gsan::words_of(to), gsan::bits_as<ptx::Bits<sizeof(T)>>(value), order, scope);
   access.end(true, file, line);
 }
 
 // Replaces the value at `at`, of 4 or 8 bytes, and returns what was there.
 template <class T>
-GSAN_DEVICE T atomic_exchange(T* at, exactly<T> value, Order order, Scope scope,
+GSAN_DEVICE T atomic_exchange(volatile T* at, exactly<T> value, Order order, Scope scope,
                               const char* file = __builtin_FILE(),
                               u32 line = __builtin_LINE()) {
   Atomic<T> access(at, true, true, order, scope);
-  auto bits = bits_as<ptx::Bits<sizeof(T)>>(value);
-  T found = bits_as<T>(ptx::strong_exchange(words_of(at), bits, order, scope));
+  auto bits = gsan::bits_as<ptx::Bits<sizeof(T)>>(value);
+  T found = gsan::bits_as<T>(ptx::strong_exchange(gsan::words_of(at), bits, order, scope));
   access.end(true, file, line);
   return found;
 }
@@ -315,16 +344,16 @@ GSAN_DEVICE T atomic_exchange(T* at, exactly<T> value, Order order, Scope scope,
 // Replaces the value at `at`, of 4 or 8 bytes, if its bits are those of `expected`; returns what was
 // there.
 template <class T>
-GSAN_DEVICE T atomic_compare_exchange(T* at, exactly<T> expected, exactly<T> desired, Order order,
-                                      Scope scope, const char* file = __builtin_FILE(),
+GSAN_DEVICE T atomic_compare_exchange(volatile T* at, exactly<T> expected, exactly<T> desired,
+                                      Order order, Scope scope, const char* file = __builtin_FILE(),
                                       u32 line = __builtin_LINE()) {
   using Bits = ptx::Bits<sizeof(T)>;
   Atomic<T> access(at, true, true, order, scope);
-  Bits wanted = bits_as<Bits>(expected);
-  Bits found = ptx::strong_compare_exchange(words_of(at), wanted, bits_as<Bits>(desired), order,
-                                            scope);
+  Bits wanted = gsan::bits_as<Bits>(expected);
+  Bits found = ptx::strong_compare_exchange(gsan::words_of(at), wanted,
+                                            gsan::bits_as<Bits>(desired), order, scope);
   access.end(found.word == wanted.word, file, line);
-  return bits_as<T>(found);
+  return gsan::bits_as<T>(found);
 }
 
 // The type of the instruction for an integer of T's size: unsigned, or as signed as T is.
@@ -384,12 +413,13 @@ struct Addend<T, true> {
 
 #define GSAN_ATOMIC(name, instruction, condition, message, type)                                   \
   template <class T>                                                                               \
-  GSAN_DEVICE T name(T* at, exactly<T> value, Order order, Scope scope,                            \
+  GSAN_DEVICE T name(volatile T* at, exactly<T> value, Order order, Scope scope,                   \
                      const char* file = __builtin_FILE(), u32 line = __builtin_LINE()) {           \
     static_assert(condition, message);                                                             \
     using Type = typename type::Type;                                                              \
     Atomic<T> access(at, true, true, order, scope);                                                \
-    T found = T(ptx::instruction(reinterpret_cast<Type*>(at), Type(value), order, scope));         \
+    Type* word = reinterpret_cast<Type*>(const_cast<T*>(at));                                      \
+    T found = T(ptx::instruction(word, Type(value), order, scope));                                \
     access.end(true, file, line);                                                                  \
     return found;                                                                                  \
   }
@@ -424,9 +454,11 @@ GSAN_ATOMIC(atomic_decrement, strong_decrement, GSAN_IS_WORD,
 
 // Subtracts from an integer of 4 or 8 bytes, a float or a double, by an addition.
 template <class T>
-GSAN_DEVICE T atomic_sub(T* at, exactly<T> value, Order order, Scope scope,
+GSAN_DEVICE T atomic_sub(volatile T* at, exactly<T> value, Order order, Scope scope,
                          const char* file = __builtin_FILE(), u32 line = __builtin_LINE()) {
-  return atomic_add(at, T(T(0) - value), order, scope, file, line);
+  // The smallest integer has no negative one: unsigned.
+  using Type = typename Addend<T>::Type;
+  return gsan::atomic_add(at, T(Type(0) - Type(value)), order, scope, file, line);
 }
 
 // The barrier of a cluster, for all threads of its CTAs. `scratch` is memory of the cluster, zero at

@@ -42,6 +42,18 @@ fn compile(source: &str, variant: Variant, flags: &[&str]) -> Option<Result<Stri
     })
 }
 
+/// Functions of the program that have names of the header, which the header must not call for types
+/// that are of their namespace.
+const NAMESAKES: &str = "
+    template <class T> __attribute__((device)) T load(const T*, const char*, unsigned);
+    template <class T> __attribute__((device)) void store(T*, T, const char*, unsigned);
+    template <class T, unsigned N>
+    __attribute__((device)) void load_each(const T* const (&)[N], T (&)[N], const char*, unsigned);
+    template <class T, unsigned N>
+    __attribute__((device)) void store_each(T* const (&)[N], const T (&)[N], const char*, unsigned);
+    template <class T> __attribute__((device)) T* words_of(T*);
+    template <class To, class From> __attribute__((device)) To bits_as(const From&);";
+
 /// Whether the compiler takes `source`, or what it says of it.
 fn check(source: &str, variant: Variant) -> Option<Result<(), String>> {
     let result = compile(source, variant, &["-fsyntax-only"])?;
@@ -54,10 +66,14 @@ fn kernel(what: &str) -> String {
         "#include \"gsan/device.cuh\"\n\
          struct Three {{ float x, y, z; }};\n\
          struct Owner {{ int value; __attribute__((device)) Owner(const Owner&); }};\n\
+         struct Named {{ const int value; __attribute__((device)) Named(int v) : value(v) {{}} }};\n\
+         namespace app {{ struct Own {{ int value; }}; {NAMESAKES} }}\n\
          using gsan::Order;\nusing gsan::Scope;\n\
          extern \"C\" __attribute__((global)) void kernel(\n\
              int* ints, const int* constants, float* floats, short* shorts, Three* threes,\n\
-             Owner* owners, void* bytes, long long* longs, gsan_global_state* globals,\n\
+             Owner* owners, void* bytes, long long* longs, volatile int* volatiles,\n\
+             const volatile int* both, volatile float* signals, Named* named, app::Own* own,\n\
+             gsan_global_state* globals,\n\
              const void* table, uint64_t index) {{\n\
            gsan::Kernel kernel(globals, table, index);\n\
            {what}\n\
@@ -93,6 +109,28 @@ fn right_uses_are_taken() {
         "gsan::atomic_store(floats, 1.0f, Order::kRelease, Scope::kSystem);",
         "gsan::atomic_min(longs, -1, Order::kRelaxed, Scope::kCta);",
         "gsan::fence(Scope::kGpu);",
+        "int* from[] = {ints, ints + 9}; int to[2]; gsan::load_each(from, to);",
+        "const int* from[] = {ints, constants}; int to[2]; gsan::load_each(from, to);",
+        "[](auto* at) { gsan::store(at, gsan::load(at)); }(longs);",
+        // What is volatile, by atomics.
+        "*ints = gsan::atomic_load(volatiles, Order::kAcquire, Scope::kGpu);",
+        "*ints = gsan::atomic_load(both, Order::kAcquire, Scope::kGpu);",
+        "gsan::atomic_store(volatiles, 1, Order::kRelease, Scope::kGpu);",
+        "gsan::atomic_exchange(volatiles, 1, Order::kRelaxed, Scope::kGpu);",
+        "gsan::atomic_compare_exchange(volatiles, 1, 2, Order::kRelaxed, Scope::kGpu);",
+        "gsan::atomic_add(signals, 1, Order::kRelaxed, Scope::kGpu);",
+        "gsan::atomic_sub(volatiles, 1, Order::kRelaxed, Scope::kGpu);",
+        "gsan::atomic_max(volatiles, 1, Order::kRelaxed, Scope::kGpu);",
+        // Types that cannot be made without a value, or not be assigned to.
+        "gsan::store(named, gsan::load(named));",
+        "gsan::atomic_exchange(named, Named(1), Order::kRelaxed, Scope::kGpu);",
+        "gsan::atomic_load(named, Order::kRelaxed, Scope::kGpu);",
+        // Types of a namespace with functions of the same names.
+        "gsan::store(own, gsan::load(own));",
+        "gsan::store_vector(own, gsan::load_vector<2>(own));",
+        "gsan::atomic_store(own, app::Own{1}, Order::kRelease, Scope::kGpu);",
+        "gsan::atomic_exchange(own, app::Own{1}, Order::kRelaxed, Scope::kGpu);",
+        "gsan::atomic_compare_exchange(own, {1}, {2}, Order::kRelaxed, Scope::kGpu);",
     ];
     // One after the other: what the compiler says names the line.
     let all: Vec<_> = uses.iter().map(|what| format!("{{ {what} }}")).collect();
@@ -105,6 +143,7 @@ fn right_uses_are_taken() {
 fn wrong_uses_are_refused_with_a_word() {
     const SIZES: &str = "a value has 1, 2, 4, 8 or 16 bytes";
     const VECTORS: &str = "a vector has 2, 4, 8 or 16 bytes, and a power of two of elements";
+    const VOLATILE: &str = "what is volatile is no ordinary one; use atomic_load or atomic_store";
     const INTEGER: &str = "an integer of 4 or 8 bytes is needed";
     for (what, expected) in [
         ("gsan::load(threes);", SIZES),
@@ -114,6 +153,9 @@ fn wrong_uses_are_refused_with_a_word() {
         ("gsan::load_vector<8>(floats);", VECTORS),
         ("gsan::store(constants, 1);", "const"),
         ("gsan::load(bytes);", "void"),
+        ("gsan::load(volatiles);", VOLATILE),
+        ("gsan::load(both);", VOLATILE),
+        ("gsan::store(volatiles, 1);", VOLATILE),
         (
             "gsan::atomic_add(shorts, 1, Order::kRelaxed, Scope::kGpu);",
             "an integer of 4 or 8 bytes, a float or a double is needed",
