@@ -234,7 +234,7 @@ static void memory(void) {
     address = (uintptr_t)block;
     OK(gsan_find_allocation(address + 5, &found));
     TRUE(found.address == address && found.bytes == 4096 && found.size == sizeof found);
-    REFUSED(GSAN_LIVE, gsan_reset(), "1 allocations are live");
+    REFUSED(GSAN_LIVE, gsan_reset(), "1 allocation is live");
     gsanFree(block + 8, 4096, 0, NULL);
     TRUE(strstr(gsan_last_error(), "only its start"));
     gsanFree(block, 4097, 0, NULL);
