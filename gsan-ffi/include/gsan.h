@@ -1186,8 +1186,9 @@ enum gsan_status gsan_races(gsan_race_visitor callback, void *user);
 
 /**
  * Calls back with each distinct race when it is first seen, from whichever thread takes it in; null: no
- * more. When this returns, the callback from before is not running and will not run any more. The callback
- * must not call GSan, nor wait for a thread that does: that thread may be waiting for it.
+ * more. When this returns, the callback from before is not running and will not run any more, but for the
+ * one that calls this. The callback may call GSan, but must not wait for a thread that does: that thread
+ * may be waiting for it.
  */
 enum gsan_status gsan_on_race(gsan_race_callback callback,
                               void *user);

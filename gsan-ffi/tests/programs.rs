@@ -7,6 +7,10 @@ mod c;
 use c::{Compiler, link, program, root, run};
 
 fn run_under_sanitizer(name: &str) {
+    ends_with(0, name, &[]);
+}
+
+fn ends_with(code: i32, name: &str, arguments: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
     let mut command = Compiler::C("cc").command().unwrap();
@@ -20,11 +24,21 @@ fn run_under_sanitizer(name: &str) {
     command.arg("-o").arg(&path);
     link(&mut command);
     run(&mut command);
-    run(program(&path)
+    let output = program(&path)
+        .args(arguments)
         .current_dir(folder.path())
         .env("GSAN_TOPOLOGY_BACKEND", "host")
         // Room for AddressSanitizer's own shadow.
-        .env("GSAN_SHADOW_RESERVE", "64GiB"));
+        .env("GSAN_SHADOW_RESERVE", "64GiB")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(
+        output.status.code(),
+        Some(code),
+        "{}: {said}",
+        output.status
+    );
 }
 
 #[test]
@@ -35,4 +49,14 @@ fn whatever_a_program_hands_over_it_gets_a_status_and_a_text() {
 #[test]
 fn a_correct_program_sees_what_is_there() {
     run_under_sanitizer("uses");
+}
+
+#[test]
+fn a_callback_may_call_while_the_program_resets() {
+    run_under_sanitizer("callbacks");
+}
+
+#[test]
+fn a_callback_may_end_the_program() {
+    ends_with(7, "callbacks", &["exit"]);
 }

@@ -133,10 +133,29 @@ impl Drainer {
 
     /// The session ends: like [`Self::finish`], and the findings get what was checked. The thread stops.
     pub fn close(&self) {
-        self.stop();
-        self.finish();
-        let news = self.shared.settle();
+        let mut news = Vec::new();
+        self.close_quietly(&mut news);
         self.shared.findings.announce(&news);
+        self.stop();
+    }
+
+    /// Tells of what is new.
+    pub(crate) fn announce(&self, news: &[News]) {
+        self.shared.findings.announce(news);
+    }
+
+    /// Takes all races out that are in the ring now. What is new is added to `news`; nobody is called.
+    pub(crate) fn take_in(&self, news: &mut Vec<News>) {
+        news.extend(self.shared.take_in().1);
+    }
+
+    /// Like [`Self::close`], but nobody is called, and the thread is not stopped: for those who hold
+    /// a lock that a callback may want, in the thread, too.
+    pub(crate) fn close_quietly(&self, news: &mut Vec<News>) {
+        self.take_in(news);
+        self.shared.refresh();
+        self.shared.part.finish();
+        news.extend(self.shared.settle());
         let mut core = self.shared.core();
         if !core.closed {
             core.closed = true;
@@ -144,7 +163,8 @@ impl Drainer {
         }
     }
 
-    fn stop(&self) {
+    /// Stops the thread, which may be inside of a callback, and waits for it, unless it is this one.
+    pub(crate) fn stop(&self) {
         *lock(&self.shared.stop) = true;
         self.shared.stopped.notify_all();
         let thread = lock(&self.thread).take();
@@ -198,6 +218,12 @@ impl Shared {
     }
 
     fn drain(&self) -> Drained {
+        let (drained, news) = self.take_in();
+        self.findings.announce(&news);
+        drained
+    }
+
+    fn take_in(&self) -> (Drained, Vec<News>) {
         let mut core = self.core();
         let Core { log, elsewhere, .. } = &mut *core;
         let mut is_new = false;
@@ -205,15 +231,12 @@ impl Shared {
             is_new |= log.count(&self.part, &entry, elsewhere.as_deref_mut());
         });
         if !is_new {
-            return drained;
+            return (drained, Vec::new());
         }
-        let news = {
-            let mut builder = self.findings.builder();
-            core.follower.follow(&mut builder, &mut Nobody)
-        };
-        drop(core);
-        self.findings.announce(&or_nothing(news));
-        drained
+        let mut builder = self.findings.builder();
+        let news = core.follower.follow(&mut builder, &mut Nobody);
+        drop((builder, core));
+        (drained, or_nothing(news))
     }
 
     /// Brings the findings up to date: how often each was seen.

@@ -45,8 +45,10 @@ impl Findings {
         if news.is_empty() {
             return;
         }
-        let callback = self.callback.lock().unwrap_or_else(PoisonError::into_inner);
-        let callback = callback.clone();
+        let callback = {
+            let callback = self.callback.lock().unwrap_or_else(PoisonError::into_inner);
+            callback.clone()
+        };
         if let Some(callback) = callback {
             news.iter().for_each(|news| callback(news));
         }

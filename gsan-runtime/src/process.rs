@@ -181,13 +181,27 @@ impl Session {
 /// When allocations or graphs are live, or work is running. Nothing changes then.
 pub fn reset() -> Result<()> {
     attached()?;
+    let mut news = Vec::new();
     let mut process = write();
-    if let Some(running) = &process.running {
-        running.session.close()?;
+    let session = process.running.as_ref();
+    let session = session.map(|running| Arc::clone(&running.session));
+    let closed = match &session {
+        Some(session) => session.close_quietly(&mut news),
+        None => Ok(()),
+    };
+    if closed.is_ok() {
+        process.running = None;
+        process.loaded = None;
     }
-    process.running = None;
-    process.loaded = None;
-    Ok(())
+    // Callbacks, of this thread and of the session's own, may want the lock.
+    drop(process);
+    if let Some(session) = session {
+        session.announce(&news);
+        if closed.is_ok() {
+            session.stop();
+        }
+    }
+    closed
 }
 
 /// Waits for all devices and takes in what they told.

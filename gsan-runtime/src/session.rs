@@ -35,6 +35,7 @@ use crate::error::{Error, Result};
 use crate::findings::Findings;
 use crate::part::Part;
 use crate::run_directory;
+use crate::telling::News;
 
 pub use coverage::{LossLine, Usage};
 pub use decode::{Cell, Clock, DeviceGlobals, Scope, ThreadState};
@@ -172,14 +173,36 @@ impl Session {
     /// # Errors
     /// When something is live, which the error names. Nothing changes then.
     pub fn close(&self) -> Result<()> {
-        self.drainer.drain();
+        let mut news = Vec::new();
+        let closed = self.close_quietly(&mut news);
+        self.announce(&news);
+        if closed.is_ok() {
+            self.stop();
+        }
+        closed
+    }
+
+    /// Like [`Self::close`], but what is new is added to `news` instead of told, and the drainer's thread
+    /// is not stopped: a callback may want a lock that the caller holds.
+    pub(crate) fn close_quietly(&self, news: &mut Vec<News>) -> Result<()> {
+        self.drainer.take_in(news);
         // Asks for the last time what was checked, before the states are given back.
         let checked = self.coverage.checked();
         self.configuration.reset()?;
         if let Ok(checked) = checked {
             self.part.set_checked(&checked);
         }
-        self.drainer.close();
+        self.drainer.close_quietly(news);
         Ok(())
+    }
+
+    /// Tells of what is new.
+    pub(crate) fn announce(&self, news: &[News]) {
+        self.drainer.announce(news);
+    }
+
+    /// What [`Self::close_quietly`] has left to do once it has succeeded.
+    pub(crate) fn stop(&self) {
+        self.drainer.stop();
     }
 }

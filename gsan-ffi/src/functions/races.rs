@@ -60,8 +60,9 @@ pub unsafe extern "C" fn gsan_races(callback: gsan_race_visitor, user: *mut c_vo
 }
 
 /// Calls back with each distinct race when it is first seen, from whichever thread takes it in; null: no
-/// more. When this returns, the callback from before is not running and will not run any more. The callback
-/// must not call GSan, nor wait for a thread that does: that thread may be waiting for it.
+/// more. When this returns, the callback from before is not running and will not run any more, but for the
+/// one that calls this. The callback may call GSan, but must not wait for a thread that does: that thread
+/// may be waiting for it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gsan_on_race(
     callback: gsan_race_callback,
