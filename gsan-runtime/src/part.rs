@@ -39,6 +39,7 @@ use tables::Tables;
 pub(crate) use format::{Found, FoundSide};
 pub use found::Elsewhere;
 pub(crate) use found::FoundLog;
+use reader::Source;
 pub use reader::{Damaged, PartReader};
 
 /// The end of the name of a part's file.
@@ -81,10 +82,13 @@ pub struct Part {
     tables: Mutex<Tables>,
 }
 
-/// A part's file, mapped.
+/// A part's file, mapped. Its descriptor is not kept: a program that closes all that it finds, as daemons
+/// do, would give the number to a file of its own.
+#[derive(Debug)]
 struct Memory {
     mapping: Mapping,
-    file: File,
+    /// Kept where only it can be given memory.
+    file: Option<File>,
 }
 
 impl Part {
@@ -151,6 +155,10 @@ impl Part {
         fallocate(&file, FallocateFlags::KEEP_SIZE, 0, at_once)?;
         let bytes = usize::try_from(header.bytes).map_err(io::Error::other)?;
         let mapping = Mapping::new(&file, bytes)?;
+        let file = match mapping.populate(0, 1) {
+            Ok(()) => None,
+            Err(_) => Some(file),
+        };
         let part = Part {
             memory: Arc::new(Memory { mapping, file }),
             path,
@@ -339,13 +347,16 @@ impl Part {
     /// A reader of this part.
     pub(crate) fn reader(&self) -> Result<PartReader, Damaged> {
         let name = || PathBuf::from(format!("process {}", std::process::id()));
-        let file = self.memory.file.try_clone().map_err(Damaged::Unreadable)?;
-        PartReader::of(file, self.path.clone().unwrap_or_else(name))
+        let memory = Arc::clone(&self.memory);
+        PartReader::of(Source::Own(memory), self.path.clone().unwrap_or_else(name))
     }
 
     /// Sees to it that a range of the part has memory: a write that finds none would end the program.
     fn ensure(&self, offset: u64, bytes: u64) -> bool {
-        fallocate(&self.memory.file, FallocateFlags::KEEP_SIZE, offset, bytes).is_ok()
+        match &self.memory.file {
+            None => self.memory.mapping.populate(offset, bytes).is_ok(),
+            Some(file) => fallocate(file, FallocateFlags::KEEP_SIZE, offset, bytes).is_ok(),
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU64;
 
 use gsan_core::atomics::map_words64;
 use rustix::io::Result;
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 /// The first bytes of a file, mapped for reading and writing for as long as this lives.
 #[derive(Debug)]
@@ -41,6 +41,17 @@ impl Mapping {
     /// Where it starts.
     pub(crate) const fn address(&self) -> u64 {
         self.address as u64
+    }
+
+    /// Gives a range memory, so that a write to it finds some. Needs no descriptor, which the program may
+    /// have closed. `INVAL` before Linux 5.14, whose madvise(2) has no MADV_POPULATE_WRITE.
+    pub(crate) fn populate(&self, offset: u64, bytes: u64) -> Result<()> {
+        let page = rustix::param::page_size();
+        let start = (offset as usize).min(self.bytes) / page * page;
+        let end = (offset.saturating_add(bytes) as usize).min(self.bytes);
+        let first = with_exposed_provenance_mut(self.address + start);
+        // SAFETY: the range is part of the mapping, and no byte of it changes.
+        unsafe { madvise(first, end.saturating_sub(start), Advice::LinuxPopulateWrite) }
     }
 
     /// All of it.

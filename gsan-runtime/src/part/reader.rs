@@ -1,13 +1,15 @@
 //! Reads parts, one's own and those of other processes, which may have died at any instruction.
 //!
-//! Parts are read and never mapped: a file that somebody cuts off while it is read is then an error,
+//! Those of others are read and never mapped: a file that somebody cuts off while it is read is then an error,
 //! and not the end of the reader. Nothing in a part is believed before it was checked.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use bytemuck::{Pod, Zeroable};
 use gsan_core::atomics::Native;
@@ -21,7 +23,7 @@ use gsan_core::site_mirror::{SiteMirror, SourceLine};
 use super::format::{
     self, Allocation, DeviceSections, Found, Header, Kernel, Room, Section, Text, state,
 };
-use super::{Checked, start_time};
+use super::{Checked, Memory, start_time};
 
 /// The most entries of a race ring that is read.
 const MAX_RING: u64 = 1 << 20;
@@ -53,10 +55,56 @@ pub enum Damaged {
     Contradiction(String),
 }
 
+/// Where a part is read.
+#[derive(Debug)]
+pub(super) enum Source {
+    File(File),
+    /// The process's own, which is mapped anyway.
+    Own(Arc<Memory>),
+}
+
+impl Source {
+    /// How many there are; 0 if it is no file.
+    fn bytes(&self) -> io::Result<u64> {
+        match self {
+            Source::File(file) => {
+                let metadata = file.metadata()?;
+                Ok(if metadata.is_file() {
+                    metadata.len()
+                } else {
+                    0
+                })
+            }
+            Source::Own(memory) => Ok(size_of_val(memory.mapping.words()) as u64),
+        }
+    }
+
+    fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        match self {
+            Source::File(file) => file.read_exact_at(bytes, offset),
+            Source::Own(memory) => {
+                let words = memory.mapping.words();
+                let mut number = usize::try_from(offset / 8).unwrap_or(usize::MAX);
+                let mut skipped = (offset % 8) as usize;
+                let mut rest = bytes;
+                while !rest.is_empty() {
+                    let word = words.get(number).ok_or(io::ErrorKind::UnexpectedEof)?;
+                    let word = word.load(Relaxed).to_ne_bytes();
+                    let count = rest.len().min(8 - skipped);
+                    let (target, behind) = rest.split_at_mut(count);
+                    target.copy_from_slice(&word[skipped..][..count]);
+                    (rest, number, skipped) = (behind, number + 1, 0);
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
 /// The part of a process, which may be running or gone.
 #[derive(Debug)]
 pub struct PartReader {
-    file: File,
+    source: Source,
     path: PathBuf,
     header: Header,
     /// Copies of the devices' mirrors, and whether they may be older than the part.
@@ -76,12 +124,12 @@ impl PartReader {
             .custom_flags(flags.bits().cast_signed())
             .open(path)
             .map_err(Damaged::Unreadable)?;
-        PartReader::of(file, path.to_path_buf())
+        PartReader::of(Source::File(file), path.to_path_buf())
     }
 
-    pub(super) fn of(file: File, path: PathBuf) -> Result<PartReader, Damaged> {
+    pub(super) fn of(source: Source, path: PathBuf) -> Result<PartReader, Damaged> {
         let mut reader = PartReader {
-            file,
+            source,
             path,
             header: Zeroable::zeroed(),
             sites: (0..format::MAX_DEVICES).map(|_| None).collect(),
@@ -96,12 +144,12 @@ impl PartReader {
     /// # Errors
     /// When it is none any more.
     pub fn refresh(&mut self) -> Result<(), Damaged> {
-        let metadata = self.file.metadata().map_err(Damaged::Unreadable)?;
-        if !metadata.is_file() || metadata.len() < size_of::<Header>() as u64 {
+        let bytes = self.source.bytes().map_err(Damaged::Unreadable)?;
+        if bytes < size_of::<Header>() as u64 {
             return Err(Damaged::NotAPart);
         }
         let header: Header = self.read(0)?;
-        check(&header, metadata.len())?;
+        check(&header, bytes)?;
         self.header = header;
         for (_, stale) in self.sites.iter_mut().flatten() {
             *stale = true;
@@ -112,7 +160,7 @@ impl PartReader {
 
     fn read<T: Pod>(&self, offset: u64) -> Result<T, Damaged> {
         let mut value = T::zeroed();
-        self.file
+        self.source
             .read_exact_at(bytemuck::bytes_of_mut(&mut value), offset)
             .map_err(Damaged::Unreadable)?;
         Ok(value)
@@ -123,7 +171,7 @@ impl PartReader {
         let count = count.min(section.count.saturating_sub(first)).min(CHUNK);
         let mut values = vec![T::zeroed(); count as usize];
         let offset = section.offset + first.min(section.count) * size_of::<T>() as u64;
-        self.file
+        self.source
             .read_exact_at(bytemuck::cast_slice_mut(&mut values), offset)
             .map_err(Damaged::Unreadable)?;
         Ok(values)
@@ -148,7 +196,11 @@ impl PartReader {
     pub fn command(&self) -> Vec<String> {
         let section = self.header.command;
         let mut bytes = vec![0; section.count.min(MAX_COMMAND) as usize];
-        if self.file.read_exact_at(&mut bytes, section.offset).is_err() {
+        if self
+            .source
+            .read_exact_at(&mut bytes, section.offset)
+            .is_err()
+        {
             return Vec::new();
         }
         let text = bytes.strip_suffix(&[0]).unwrap_or(&bytes);
@@ -232,7 +284,7 @@ impl PartReader {
     pub(crate) fn left_in_ring(&self) -> Result<(Vec<RaceEntry>, u64), Damaged> {
         let count = RaceRing::<Native>::words(self.header.ring.count);
         let mut bytes = vec![0; 8 * count as usize];
-        self.file
+        self.source
             .read_exact_at(&mut bytes, self.header.ring.offset)
             .map_err(Damaged::Unreadable)?;
         let words: Vec<AtomicU64> = bytes
@@ -255,7 +307,7 @@ impl PartReader {
         }
         let mut buffer = vec![0; bytes];
         let offset = self.header.texts.offset + u64::from(text.start);
-        self.file.read_exact_at(&mut buffer, offset).ok()?;
+        self.source.read_exact_at(&mut buffer, offset).ok()?;
         (!buffer.contains(&0)).then(|| String::from_utf8_lossy(&buffer).into_owned())
     }
 
@@ -304,7 +356,7 @@ impl PartReader {
         }
         let section = self.header.device[device].sites;
         let mut bytes = vec![0; 8 * SiteMirror::<Native>::DEVICE_WORDS as usize];
-        self.file.read_exact_at(&mut bytes, section.offset).ok()?;
+        self.source.read_exact_at(&mut bytes, section.offset).ok()?;
         let words: Vec<AtomicU64> = bytes
             .chunks_exact(8)
             .map(|word| AtomicU64::new(bytemuck::pod_read_unaligned(word)))

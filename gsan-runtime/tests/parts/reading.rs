@@ -93,6 +93,27 @@ fn a_process_that_says_nothing_more_is_read_by_others() {
     assert_eq!(report.summary, own.summary);
 }
 
+/// Programs close descriptors that are not theirs, as daemons do, and open files of their own in their place.
+#[test]
+fn races_are_told_without_a_descriptor() {
+    let directory = tempfile::tempdir().unwrap();
+    let part = part(Some(directory.path()), &[0]);
+    site(&part, 0, 1, "splitk.py", 2);
+    site(&part, 0, 2, "splitk.py", 3);
+    let drainer = drainer(part);
+    let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let open = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    let kept: Vec<_> = open
+        .filter(|file| file.starts_with(directory.path()))
+        .collect();
+    assert_eq!(kept, Vec::<std::path::PathBuf>::new());
+    drainer.part().ring().append(&race(1, 2));
+    assert_eq!(drainer.report().races.len(), 1);
+    let mut run = Run::new(directory.path(), 10, &[]);
+    run.settle();
+    assert_eq!(run.finish("test").races, drainer.report().races);
+}
+
 #[test]
 fn races_with_opaque_launches_are_possible_ones() {
     let part = part(None, &[0]);
