@@ -466,6 +466,32 @@ fn races_are_printed_while_the_program_runs() {
 }
 
 #[test]
+fn a_process_for_which_there_is_no_room_is_named() {
+    let words = program::command("nothing");
+    let program: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+    let line = format!("echo $$; ulimit -f 8; exec {}", program.join(" "));
+    let run = gsan().run(&["run", "sh", "-c", &line]);
+    let pid = run.stdout.lines().next().unwrap();
+    let said = format!("process {pid}: what it found is not in this report");
+    assert!(run.stderr.contains(&said), "{}", run.stderr);
+    assert!(!run.stderr.contains("no process of this run used GSan"));
+}
+
+#[test]
+fn a_process_that_cannot_reach_its_run_says_so() {
+    let words = program::command("nothing");
+    let program: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+    let line = format!("GSAN_RUN=/nowhere/run; exec {}", program.join(" "));
+    let said = "GSAN_RUN names /nowhere/run, which is no directory here";
+    let run = gsan().run(&["run", "sh", "-c", &line]).succeeds();
+    assert_eq!(run.stderr.matches(said).count(), 1, "{}", run.stderr);
+    // So does a run inside of it.
+    let run = gsan().with("GSAN_RUN", "/nowhere/run");
+    let run = run.run(&["run", "true"]).succeeds();
+    assert_eq!(run.stderr.matches(said).count(), 1, "{}", run.stderr);
+}
+
+#[test]
 fn what_nohup_has_ignored_stays_ignored() {
     let run = gsan().run(&["run", "sh", "-c", "grep SigIgn /proc/self/status"]);
     let without = u64::from_str_radix(run.stdout.split_whitespace().last().unwrap(), 16).unwrap();

@@ -44,6 +44,8 @@ pub use reader::{Damaged, PartReader};
 
 /// The end of the name of a part's file.
 pub(crate) const EXTENSION: &str = "part";
+/// That of the empty file of a process for whose part there was no room.
+pub(crate) const UNSEEN: &str = "unseen";
 
 /// A part cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -114,10 +116,7 @@ impl Part {
                     ),
                 }
             }
-            tracing::warn!(
-                "`gsan run` will not see the races of this process: {} has no room",
-                directory.display()
-            );
+            leave_word(directory);
         }
         let private = |room: &Room| {
             let fd = memfd_create("gsan-part", MemfdFlags::CLOEXEC)?;
@@ -385,6 +384,24 @@ impl AsRef<[AtomicU64]> for LogWords {
 
 fn room_bytes(room: &Room, ranks: &[u16]) -> u64 {
     format::layout(room, ranks).kernels.offset
+}
+
+/// Lets `gsan run` know of a process whose part it will not see. An empty file needs no room.
+fn leave_word(directory: &Path) {
+    let word = directory
+        .join(std::process::id().to_string())
+        .with_extension(UNSEEN);
+    let left = File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(word);
+    if left.is_err() {
+        eprintln!(
+            "gsan: `gsan run` will not see the races of this process: {} has no room",
+            directory.display()
+        );
+    }
 }
 
 /// Writes bytes from the start of `words`, the last word filled up with zeros.

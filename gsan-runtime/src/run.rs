@@ -10,7 +10,7 @@ use gsan_core::site_mirror::SourceLine;
 use gsan_report::builder::Builder;
 use gsan_report::model::{Report, Unchecked};
 
-use crate::part::{Damaged, PartReader};
+use crate::part::{self, Damaged, PartReader};
 use crate::run_directory;
 use crate::telling::{Follower, KnownLaunch, News, Others, process_name};
 
@@ -38,6 +38,8 @@ pub struct Ending {
 pub struct Run {
     directory: PathBuf,
     parts: BTreeMap<PathBuf, Member>,
+    /// Processes for whose parts there was no room.
+    unseen: BTreeSet<PathBuf>,
     builder: Builder,
 }
 
@@ -58,6 +60,7 @@ impl Run {
         Run {
             directory: directory.to_path_buf(),
             parts: BTreeMap::new(),
+            unseen: BTreeSet::new(),
             builder,
         }
     }
@@ -74,6 +77,7 @@ impl Run {
 
     fn take_in(&mut self, all: bool) -> Vec<News> {
         self.find_new();
+        self.find_unseen();
         let paths: Vec<PathBuf> = self.parts.keys().cloned().collect();
         let mut news = Vec::new();
         for path in paths {
@@ -115,7 +119,7 @@ impl Run {
     }
 
     fn find_new(&mut self) {
-        for (path, nested) in run_directory::parts(&self.directory) {
+        for (path, nested) in run_directory::files(&self.directory, part::EXTENSION) {
             if self.parts.contains_key(&path) {
                 continue;
             }
@@ -130,9 +134,7 @@ impl Run {
                     self.parts.insert(path, member);
                 }
                 Err(error) => {
-                    let name = path.file_name().unwrap_or_default().to_string_lossy();
-                    let pid = name.split('-').next().unwrap_or_default();
-                    self.damaged(format!("process {pid}"), &error);
+                    self.damaged(process_of(&path), &error);
                     // It is complained of once.
                     let aside = path.with_extension("damaged");
                     if let Err(error) = std::fs::rename(&path, aside) {
@@ -140,6 +142,27 @@ impl Run {
                     }
                 }
             }
+        }
+    }
+
+    fn find_unseen(&mut self) {
+        for (path, _) in run_directory::files(&self.directory, part::UNSEEN) {
+            if self.unseen.contains(&path) {
+                continue;
+            }
+            self.builder.unchecked(Unchecked {
+                file: process_of(&path),
+                reason: "what it found is not in this report: there was no room for it in the \
+                         directory of the run"
+                    .to_owned(),
+                place: None,
+                help: Some(
+                    "make room in /dev/shm, or raise the limit on the size of files (`ulimit -f`); \
+                     containers have little unless told otherwise (`docker run --shm-size=1g`)"
+                        .to_owned(),
+                ),
+            });
+            self.unseen.insert(path);
         }
     }
 
@@ -209,6 +232,13 @@ impl Run {
         }
         self.builder.finish()
     }
+}
+
+/// The process that left a file, by the file's name.
+fn process_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let pid = name.split(['-', '.']).next().unwrap_or_default();
+    format!("process {pid}")
 }
 
 /// The processes beside one: those that ran while it did.

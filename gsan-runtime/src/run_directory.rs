@@ -9,6 +9,7 @@ use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, OFlags, flock};
@@ -101,14 +102,29 @@ impl Drop for RunDirectory {
     }
 }
 
-/// The directory of the run that this process belongs to, as its environment says.
+/// The directory of the run that this process belongs to, as its environment says. If it is not there, as
+/// in a container with a `/dev/shm` of its own, that is said once: nobody else will.
 pub fn of_process() -> Option<PathBuf> {
-    let path = PathBuf::from(std::env::var_os(VARIABLE)?);
-    (path.is_absolute() && path.is_dir()).then_some(path)
+    static SAID: Once = Once::new();
+    let named = std::env::var_os(VARIABLE).filter(|named| !named.is_empty())?;
+    let path = PathBuf::from(named);
+    if path.is_absolute() && path.is_dir() {
+        return Some(path);
+    }
+    SAID.call_once(|| {
+        eprintln!(
+            "gsan: {VARIABLE} names {}, which is no directory here: the `gsan run` that set it does not \
+             see process {}",
+            path.display(),
+            std::process::id()
+        );
+    });
+    None
 }
 
-/// The files of a run's processes, each with whether it belongs to a run inside this one.
-pub(crate) fn parts(directory: &Path) -> Vec<(PathBuf, bool)> {
+/// The files of a run's processes whose names end in `extension`, each with whether it belongs to a run
+/// inside this one.
+pub(crate) fn files(directory: &Path, extension: &str) -> Vec<(PathBuf, bool)> {
     let mut parts = Vec::new();
     let mut directories = vec![(directory.to_path_buf(), 0)];
     while let Some((directory, depth)) = directories.pop() {
@@ -120,9 +136,7 @@ pub(crate) fn parts(directory: &Path) -> Vec<(PathBuf, bool)> {
             if kind.is_dir() && depth < MAX_DEPTH {
                 directories.push((path, depth + 1));
             } else if kind.is_file()
-                && path
-                    .extension()
-                    .is_some_and(|end| end == crate::part::EXTENSION)
+                && path.extension().is_some_and(|end| end == extension)
                 && parts.len() < MAX_PARTS
             {
                 parts.push((path, depth > 0));
@@ -213,7 +227,7 @@ mod tests {
             fs::write(path.join("7-a.part"), "").unwrap();
             fs::write(path.join("8-b.new"), "").unwrap();
         }
-        let found = parts(base.path());
+        let found = files(base.path(), crate::part::EXTENSION);
         let nested: Vec<bool> = found.iter().map(|(_, nested)| *nested).collect();
         assert_eq!(nested, [false, true]);
         // Only who made the outermost one removes it.
