@@ -7,6 +7,7 @@ mod gsan;
 #[path = "run/program.rs"]
 mod program;
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -123,13 +124,22 @@ fn a_run_in_which_nobody_used_gsan_says_so() {
 
 #[test]
 fn a_program_that_cannot_be_started_is_named() {
-    let here = gsan().file("text", "no program");
+    let here = gsan()
+        .file("text", "no program")
+        .file("script", "echo\n")
+        .file("orphan", "#!/nowhere/interpreter\n");
+    for script in ["script", "orphan"] {
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(here.path().join(script), mode).unwrap();
+    }
     let mut texts = String::new();
     for (program, code) in [
         ("no-such-program", 2),
         ("./nowhere/x", 2),
         ("./text", 1),
         ("./", 1),
+        ("./script", 1),
+        ("./orphan", 1),
     ] {
         let run = here.run(&["run", "--", program, "-x"]);
         assert_eq!(run.code, code, "{program}: {}", run.stderr);

@@ -4,12 +4,14 @@
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::SignalsInfo;
@@ -78,15 +80,28 @@ impl Child {
 
 fn unstartable(name: &OsString, error: &std::io::Error) -> Failure {
     let shown = shell::quoted(name);
+    let path = Path::new(name);
+    // execve(2) says of an interpreter that is missing what it says of a program.
+    let is_there = name.as_bytes().contains(&b'/') && path.exists();
     match error.kind() {
+        ErrorKind::NotFound if is_there => Failure::other(format!(
+            "{shown} cannot be run: the interpreter or loader that it names is not there"
+        ))
+        .help("correct its first line (`#!`), or name the interpreter before it: `python`, `sh`"),
         ErrorKind::NotFound => Failure::usage(format!("there is no program {shown}"))
             .help("name a file, or a program that is in one of the directories of PATH"),
-        ErrorKind::PermissionDenied if Path::new(name).is_dir() => {
+        ErrorKind::PermissionDenied if path.is_dir() => {
             Failure::other(format!("{shown} cannot be run: it is a directory"))
                 .help("name a program in it")
         }
         ErrorKind::PermissionDenied => Failure::other(format!("{shown} cannot be run: {error}"))
             .help("make it executable, or name the interpreter before it: `python`, `sh`"),
+        _ if error.raw_os_error() == Some(Errno::NOEXEC.raw_os_error()) => {
+            Failure::other(format!("{shown} cannot be run: {error}")).help(
+                "begin a script with `#!` and its interpreter, or name the interpreter before it: \
+                 `python`, `sh`; a binary must be one of this machine",
+            )
+        }
         _ => Failure::other(format!("{shown} cannot be run: {error}")),
     }
 }
