@@ -10,7 +10,7 @@ fn run_under_sanitizer(name: &str) {
     ends_with(0, name, &[]);
 }
 
-fn ends_with(code: i32, name: &str, arguments: &[&str]) {
+fn ends_with(code: i32, name: &str, arguments: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
     let mut command = Compiler::C("cc").command().unwrap();
@@ -39,6 +39,7 @@ fn ends_with(code: i32, name: &str, arguments: &[&str]) {
         "{}: {said}",
         output.status
     );
+    said.into_owned()
 }
 
 #[test]
@@ -59,4 +60,11 @@ fn a_callback_may_call_while_the_program_resets() {
 #[test]
 fn a_callback_may_end_the_program() {
     ends_with(7, "callbacks", &["exit"]);
+}
+
+#[test]
+fn what_was_found_is_shown_after_a_reset() {
+    let said = ends_with(0, "resets", &[]);
+    assert!(said.contains("resets.c:1"), "{said}");
+    assert!(said.contains("gsan: 1 race"), "{said}");
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use gsan_config::keys;
 use gsan_config::value::Format;
 use gsan_config::{Inputs, Loaded};
 use gsan_report::builder::Builder;
@@ -22,6 +23,8 @@ struct Process {
     running: Option<Running>,
     /// What was found, over all sessions; from the first one on.
     findings: Option<Arc<Findings>>,
+    /// How it is reported: as the last session's configuration says.
+    reporting: Option<Reporting>,
     /// Who is told of new findings.
     callback: Option<Callback>,
 }
@@ -32,10 +35,18 @@ struct Running {
     since: &'static str,
 }
 
+#[derive(Clone)]
+struct Reporting {
+    config: keys::Report,
+    /// Somebody else does.
+    is_in_run: bool,
+}
+
 static PROCESS: RwLock<Process> = RwLock::new(Process {
     loaded: None,
     running: None,
     findings: None,
+    reporting: None,
     callback: None,
 });
 
@@ -166,6 +177,10 @@ impl Session {
         let findings = process.findings(&loaded);
         let session = Arc::new(Session::start_with(&loaded, findings)?);
         lowest::watch_process();
+        process.reporting = Some(Reporting {
+            config: session.config().report.clone(),
+            is_in_run: session.is_in_run(),
+        });
         process.running = Some(Running {
             session: Arc::clone(&session),
             since: user,
@@ -279,14 +294,17 @@ pub fn on_race(callback: Option<Callback>) {
 /// When a file cannot be written; in a forked child.
 pub fn finish() -> Result<()> {
     attached()?;
-    let Some(session) = running() else {
-        return Ok(());
-    };
-    session.finish()?;
-    if session.is_in_run() {
-        return Ok(());
+    if let Some(session) = running() {
+        session.finish()?;
     }
-    written::write_files(&session.report()?, &session.config().report)
+    match reporting() {
+        Some(to) if !to.is_in_run => written::write_files(&report_so_far()?, &to.config),
+        _ => Ok(()),
+    }
+}
+
+fn reporting() -> Option<Reporting> {
+    read().reporting.clone()
 }
 
 /// What is done when the process exits.
@@ -298,11 +316,7 @@ pub(crate) fn at_exit() {
     let Ok(process) = PROCESS.try_read() else {
         return;
     };
-    let running = process.running.is_some();
     drop(process);
-    if !running {
-        return;
-    }
     let ended = finish().and_then(|()| show_at_last());
     if let Err(error) = ended {
         eprintln!("gsan: {error}");
@@ -311,17 +325,16 @@ pub(crate) fn at_exit() {
 
 /// Shows what was found and nobody asked for.
 fn show_at_last() -> Result<()> {
-    let Some(session) = running() else {
+    let Some(Reporting { config, is_in_run }) = reporting() else {
         return Ok(());
     };
-    let config = &session.config().report;
     let human = config.formats.contains(&Format::Human);
-    if session.is_in_run() || !human || ASKED.load(Relaxed) {
+    if is_in_run || !human || ASKED.load(Relaxed) {
         return Ok(());
     }
-    let report = session.report()?;
+    let report = report_so_far()?;
     if report.has_findings(true) {
-        eprint!("{}", written::text(&report, Format::Human, config));
+        eprint!("{}", written::text(&report, Format::Human, &config));
     }
     Ok(())
 }
