@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import hashlib
 import os
 import threading
@@ -329,14 +330,25 @@ def barrier_of_world(rank: int, world_size: int) -> None:
     library().group_barrier(opened, torch._C._cuda_getCurrentRawStream(device), 0)
 
 
-def forget() -> None:
-    """Closes what is open, before everything is reset."""
+def _close() -> None:
     for handle in list(_cache.values()):
         handle.close()
     collectives.close_groups()
     while _rendezvous:
         library().rendezvous_close(_rendezvous.popitem()[1][1])
+
+
+def forget() -> None:
+    """Closes what is open, before everything is reset."""
+    _close()
     _pools.clear()
 
 
-atexit.register(forget)
+def _at_exit() -> None:
+    # A pool that goes while tensors of it are still there ends the process with an assertion.
+    for pool in _pools.values():
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(pool))
+    _close()
+
+
+atexit.register(_at_exit)

@@ -11,6 +11,7 @@ import builtins
 import contextlib
 import dataclasses
 import functools
+import hashlib
 import re
 import threading
 from collections.abc import Iterator
@@ -155,6 +156,26 @@ def _with_library(options: Any, asked_shared: int | None) -> Any:
     return changed
 
 
+@functools.cache
+def _tell_files_apart() -> None:
+    """Makes the file part of what a kernel is cached by.
+
+    Triton's key has a kernel's text and its first line, so that equal kernels in two files are
+    compiled once, with the lines of one of them, which is what reports would name.
+    """
+    from triton.compiler.compiler import ASTSource
+
+    key = ASTSource.hash
+
+    @functools.wraps(key)
+    def with_file(self: Any) -> str:
+        code = getattr(getattr(self.fn, "fn", None), "__code__", None)
+        file = getattr(code, "co_filename", "")
+        return hashlib.sha256(f"{key(self)}-{file}".encode()).hexdigest()
+
+    ASTSource.hash = with_file
+
+
 def plug_in(compiler: ModuleType) -> None:
     """Puts the seam into `triton.backends.nvidia.compiler`."""
     backend = compiler.CUDABackend
@@ -163,6 +184,7 @@ def plug_in(compiler: ModuleType) -> None:
 
     @functools.wraps(parse_options)
     def parse(self: Any, opts: dict[str, Any]) -> Any:
+        _tell_files_apart()
         options = parse_options(self, opts)
         if not is_instrumented(options):
             return options

@@ -13,12 +13,12 @@ WORDS = 64
 @triton.jit
 def halves(x, low, WORDS: tl.constexpr):
     for word in range(WORDS):
-        half = (x + word).to(tl.pointer_type(tl.int32))
         if tl.program_id(0) == 0:
-            tl.store(half + low, 7)  # @half
+            tl.store((x + word).to(tl.pointer_type(tl.int32)) + low, 7)  # @half
             tl.debug_barrier()
         else:
-            tl.store(half + 1, 9)  # @high
+            # The other way round, so that the two are not in step.
+            tl.store((x + WORDS - 1 - word).to(tl.pointer_type(tl.int32)) + 1, 9)  # @high
 
 
 @triton.jit
