@@ -68,3 +68,10 @@ fn what_was_found_is_shown_after_a_reset() {
     assert!(said.contains("resets.c:1"), "{said}");
     assert!(said.contains("gsan: 1 race"), "{said}");
 }
+
+#[test]
+fn what_was_found_is_shown_when_a_kernel_ends_the_program() {
+    let said = ends_with(7, "resets", &["exit"]);
+    assert!(said.contains("gsan: 1 race"), "{said}");
+    assert!(!said.contains("waits for"), "{said}");
+}

@@ -317,23 +317,26 @@ pub(crate) fn at_exit() {
         return;
     };
     drop(process);
-    let ended = finish().and_then(|()| show_at_last());
-    if let Err(error) = ended {
+    if let Err(error) = report_at_exit() {
         eprintln!("gsan: {error}");
     }
 }
 
-/// Shows what was found and nobody asked for.
-fn show_at_last() -> Result<()> {
+/// Writes files like [`finish`], and shows what was found and nobody asked for.
+fn report_at_exit() -> Result<()> {
+    let report = match running() {
+        Some(session) => session.report_at_exit(),
+        None => report_so_far()?,
+    };
     let Some(Reporting { config, is_in_run }) = reporting() else {
         return Ok(());
     };
-    let human = config.formats.contains(&Format::Human);
-    if is_in_run || !human || ASKED.load(Relaxed) {
+    if is_in_run {
         return Ok(());
     }
-    let report = report_so_far()?;
-    if report.has_findings(true) {
+    written::write_files(&report, &config)?;
+    let human = config.formats.contains(&Format::Human);
+    if human && !ASKED.load(Relaxed) && report.has_findings(true) {
         eprint!("{}", written::text(&report, Format::Human, &config));
     }
     Ok(())

@@ -59,6 +59,15 @@ impl Session {
         Ok(())
     }
 
+    /// The last report, with which the process ends: like [`Self::finish`] and [`Self::report`], but a
+    /// kernel that ends the process does not wait for itself.
+    pub(crate) fn report_at_exit(&self) -> Report {
+        // It only fails within a kernel.
+        let _ = self.settle();
+        self.drainer.finish();
+        self.drainer.report()
+    }
+
     /// Whether somebody else reports what this process finds.
     pub fn is_in_run(&self) -> bool {
         self.part.path().is_some()
