@@ -600,6 +600,14 @@ pub(crate) fn edges() -> Vec<Case> {
             cases.push(edge(kernel, (3, block), flagged(1), &[]));
         }
     }
+    let mut sizes = edge("sizes", (3, 32), vec![Buffer(0)], &[]);
+    let mut words = [vec![0; 24], vec![0x0707_0707; 24], vec![0x0006_0006; 48]].concat();
+    words.extend([8; 96]);
+    words.extend([5, 0].repeat(96));
+    words.resize(4 * 96, 0);
+    words.extend([1, 2, 3, 4].repeat(96));
+    sizes.result = Some((0, words));
+    cases.push(sizes);
     for flag in [0, 1] {
         cases.push(edge("unchecked", (3, 32), flagged(flag), &[]));
     }

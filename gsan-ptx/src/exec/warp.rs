@@ -171,7 +171,13 @@ fn active_mask<D>(env: &Env<'_, '_, D>, cta: &mut CtaState<'_>, index: u32, dst:
         let thread = &cta.threads[CtaState::position(warp, lane) as usize];
         thread.status == Status::Ready
     };
-    let here = |lane: u32| cta.threads[CtaState::position(warp, lane) as usize].pc == pc;
+    // Lanes that different calls brought into one function are not together: on a GPU, lanes that
+    // parted come together where their ways join.
+    let calls = |index: u32| cta.threads[index as usize].frames.iter().map(|f| f.call);
+    let here = |lane: u32| {
+        let other = CtaState::position(warp, lane);
+        cta.threads[other as usize].pc == pc && calls(other).eq(calls(index))
+    };
     let others = lanes(live).any(|lane| ready(lane) && !here(lane));
     let patience = &cta.threads[index as usize].patience;
     if others && *patience < PATIENCE {

@@ -99,3 +99,20 @@ KERNEL atomics(u32* words, LAUNCH) {
   atomic_store(reinterpret_cast<double*>(wide) + 12, 1.5, Order::kRelease, scope);
   atomic_sub(reinterpret_cast<double*>(wide) + 12, 0.5, order, scope);
 }
+
+// Values of every size, one after the other, each thread its own. Those of a size begin at 96 times
+// the size.
+KERNEL sizes(u32* words, LAUNCH) {
+  Kernel kernel(globals, table, index);
+  auto bytes = reinterpret_cast<u8*>(words);
+  u32 at = u32(cta()) * threads() + thread();
+  auto put = [&](auto value) {
+    auto values = reinterpret_cast<decltype(value)*>(bytes + 96 * sizeof value);
+    store(values + at, value);
+  };
+  put(Values<u32, 4>{{1, 2, 3, 4}});
+  put(u64(5));
+  put(u16(6));
+  put(u8(7));
+  put(u32(8));
+}
