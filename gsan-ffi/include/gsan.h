@@ -1173,7 +1173,7 @@ void gsan_rendezvous_close(struct gsan_rendezvous *rendezvous);
 
 /**
  * How many distinct races were found, wrong uses of write-once memory among them, and how many possible
- * races. Either may be null.
+ * races; those that are kept, so at most `report.limit` of each. Either may be null.
  */
 enum gsan_status gsan_race_count(uint64_t *races,
                                  uint64_t *possible);

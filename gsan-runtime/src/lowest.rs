@@ -11,7 +11,8 @@ use crate::host::Kernel;
 /// Whether this process is a forked child of one that was watched.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-static WATCHED: Once = Once::new();
+static FORKS_WATCHED: Once = Once::new();
+static EXIT_WATCHED: Once = Once::new();
 
 extern "C" fn forked() {
     FORKED.store(true, Relaxed);
@@ -22,22 +23,27 @@ extern "C" fn exits() {
     let _ = std::panic::catch_unwind(crate::process::at_exit);
 }
 
-/// From now on forks and the exit of this process are noticed.
-pub(crate) fn watch_process() {
-    WATCHED.call_once(|| {
-        // SAFETY: `forked` stores into an atomic, which is all that a child may do; `exits` is called
-        // while the process still stands. Both live as long as this library: it is not unloaded, since
-        // it has threads.
-        let (fork, exit) = unsafe {
-            let fork = libc::pthread_atfork(None, None, Some(forked));
-            (fork, libc::atexit(exits))
-        };
-        if fork != 0 || exit != 0 {
-            tracing::warn!(
-                fork,
-                exit,
-                "forks or the exit of this process are not noticed"
-            );
+/// From now on forks are noticed. Before the process's lock is taken for long: a child that is forked
+/// meanwhile would wait for it for ever.
+pub(crate) fn watch_forks() {
+    FORKS_WATCHED.call_once(|| {
+        // SAFETY: `forked` stores into an atomic, which is all that a child may do. It lives as long as
+        // this library: it is not unloaded, since it has threads.
+        let fork = unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+        if fork != 0 {
+            tracing::warn!(fork, "forks of this process are not noticed");
+        }
+    });
+}
+
+/// From now on the exit of this process is noticed. After the devices were set up: what the driver does
+/// at the exit must come later.
+pub(crate) fn watch_exit() {
+    EXIT_WATCHED.call_once(|| {
+        // SAFETY: `exits` is called while the process still stands. It lives as long as this library.
+        let exit = unsafe { libc::atexit(exits) };
+        if exit != 0 {
+            tracing::warn!(exit, "the exit of this process is not noticed");
         }
     });
 }

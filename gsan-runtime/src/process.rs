@@ -169,6 +169,7 @@ impl Session {
         if let Some(running) = &read().running {
             return Ok(Arc::clone(&running.session));
         }
+        lowest::watch_forks();
         let mut process = write();
         if let Some(running) = &process.running {
             return Ok(Arc::clone(&running.session));
@@ -176,7 +177,7 @@ impl Session {
         let loaded = process.loaded()?.clone();
         let findings = process.findings(&loaded);
         let session = Arc::new(Session::start_with(&loaded, findings)?);
-        lowest::watch_process();
+        lowest::watch_exit();
         process.reporting = Some(Reporting {
             config: session.config().report.clone(),
             is_in_run: session.is_in_run(),

@@ -211,6 +211,29 @@ fn what_was_found_is_written_as_the_configuration_says() {
 }
 
 #[test]
+#[allow(unsafe_code, reason = "processes are forked")]
+fn a_child_that_is_forked_while_the_session_starts_does_not_wait_for_it() {
+    configure("");
+    let starting = std::thread::spawn(|| Session::get_or_start("test").unwrap());
+    while !starting.is_finished() {
+        // SAFETY: the child calls what only looks at the process's lock, and ends at once.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: neither takes an argument that could be wrong.
+            unsafe {
+                libc::alarm(10);
+                libc::_exit(i32::from(process::is_frozen()));
+            }
+        }
+        let mut status = 0;
+        // SAFETY: the pointer is valid.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert!(libc::WIFEXITED(status), "ended by a signal: {status:#x}");
+    }
+    starting.join().unwrap();
+}
+
+#[test]
 #[allow(unsafe_code, reason = "a process is forked")]
 fn a_forked_child_leaves_its_parents_session_alone() {
     configure("");

@@ -17,7 +17,7 @@ use crate::told::{Told, User};
 use crate::types::{gsan_race, gsan_race_callback, gsan_race_visitor};
 
 /// How many distinct races were found, wrong uses of write-once memory among them, and how many possible
-/// races. Either may be null.
+/// races; those that are kept, so at most `report.limit` of each. Either may be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gsan_race_count(races: *mut u64, possible: *mut u64) -> gsan_status {
     status(|| {
