@@ -302,7 +302,7 @@ impl<'m, M: Memory> RaceFilter<'m, M> {
     /// A kind that has the place is counted by an addition, which never has to be tried again: a loop
     /// of compare-and-swap takes a device minutes when all its threads find the same race. An addition
     /// that comes after another kind took the place makes that kind's count one too high. A kind that
-    /// does not get the place in [`ATTEMPTS`] is not told this time; others were meanwhile.
+    /// does not get the place in 64 attempts is not told this time; others were meanwhile.
     pub fn pass(&self, tag: RaceTag) -> Option<u32> {
         let place = self.place(tag);
         let mut found = place.load(Relaxed);

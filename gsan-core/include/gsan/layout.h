@@ -1027,7 +1027,7 @@ struct gsan_global_state {
     uint32_t clock_bytes;
     /* Ranks whose state is mapped in this process, a bit each: the device looks at no other's. */
     uint32_t present;
-    /* Where the device tells the host of new sites: a SiteMirror in this process; 0: nowhere. */
+    /* Where the device tells the host of new sites: a site mirror in this process; 0: nowhere. */
     uint64_t site_mirror;
     /* The token of the next publication. */
     struct gsan_counter_line publication_head;

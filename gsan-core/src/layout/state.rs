@@ -177,7 +177,7 @@ structure! {
         pub clock_bytes: u32,
         /// Ranks whose state is mapped in this process, a bit each: the device looks at no other's.
         pub present: u32,
-        /// Where the device tells the host of new sites: a [`SiteMirror`] in this process; 0: nowhere.
+        /// Where the device tells the host of new sites: a site mirror in this process; 0: nowhere.
         pub site_mirror: u64,
         /// The token of the next publication.
         pub publication_head: CounterLine,
