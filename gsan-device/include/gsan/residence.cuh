@@ -44,8 +44,12 @@ GSAN_DEVICE void pass_on(Region region, const gsan_launch_descriptor& launch,
   for (u32 word = 0; word < sizeof(gsan_launch_descriptor) / sizeof(u64); ++word) {
     ptx::store_relaxed_system(target + word, source[word]);
   }
-  fence(region);
-  ptx::store_relaxed_system(&shared->copied, launch.number + 1);
+  // A release and not a fence before the store: ThreadSanitizer knows nothing of fences.
+  if (region.globals->constants.devices > 1) {
+    ptx::store_release_system(&shared->copied, launch.number + 1);
+  } else {
+    ptx::store_release(&shared->copied, launch.number + 1);
+  }
 }
 
 // Finds the launch of a CTA that becomes resident, and says whether a checkpoint is due: the CTA is the
