@@ -295,6 +295,9 @@ def run_all(options: argparse.Namespace) -> int:
         run_module(name, options, table, environment)
         if options.gsan and not options.no_exit_codes:
             run_for_exit_codes(name, options, table, environment)
+    if not table.results:
+        print(f"no module and no case has a name with {' or '.join(options.names)} in it")
+        return 2
     failed = sum(not result["ok"] for result in table.results)
     print(f"{len(table.results)} results, {failed} failed")
     if options.json:
