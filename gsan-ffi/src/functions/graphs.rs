@@ -62,6 +62,25 @@ fn nodes(numbers: &[u32]) -> Vec<NodeId> {
         .collect()
 }
 
+/// What a node comes after, and where its number goes.
+///
+/// # Safety
+/// Pointers that are not refused point to what C says.
+unsafe fn in_graph<'a>(
+    dependencies: *const u32,
+    count: usize,
+    node: *mut u32,
+) -> Result<(Vec<NodeId>, Output<'a, u32>), Failure> {
+    // SAFETY: as of this function.
+    let (dependencies, node) = unsafe {
+        (
+            slice(dependencies, count, "dependencies")?,
+            output(node, "node")?,
+        )
+    };
+    Ok((nodes(dependencies), node))
+}
+
 /// Adds a node and says its number.
 fn add(
     builder: *mut gsan_graph_builder,
@@ -230,12 +249,7 @@ pub unsafe extern "C" fn gsan_graph_other(
 ) -> gsan_status {
     status(|| {
         // SAFETY: C says that they point to what they should.
-        let (dependencies, node) = unsafe {
-            (
-                nodes(slice(dependencies, count, "dependencies")?),
-                output(node, "node")?,
-            )
-        };
+        let (dependencies, node) = unsafe { in_graph(dependencies, count, node)? };
         add(builder, &node, |builder| builder.other(&dependencies))
     })
 }
@@ -251,12 +265,7 @@ pub unsafe extern "C" fn gsan_graph_record(
 ) -> gsan_status {
     status(|| {
         // SAFETY: C says that they point to what they should.
-        let (dependencies, node) = unsafe {
-            (
-                nodes(slice(dependencies, count, "dependencies")?),
-                output(node, "node")?,
-            )
-        };
+        let (dependencies, node) = unsafe { in_graph(dependencies, count, node)? };
         add(builder, &node, |builder| {
             builder.record(&dependencies, event)
         })
@@ -274,12 +283,7 @@ pub unsafe extern "C" fn gsan_graph_wait(
 ) -> gsan_status {
     status(|| {
         // SAFETY: C says that they point to what they should.
-        let (dependencies, node) = unsafe {
-            (
-                nodes(slice(dependencies, count, "dependencies")?),
-                output(node, "node")?,
-            )
-        };
+        let (dependencies, node) = unsafe { in_graph(dependencies, count, node)? };
         add(builder, &node, |builder| builder.wait(&dependencies, event))
     })
 }
@@ -295,12 +299,7 @@ pub unsafe extern "C" fn gsan_graph_child(
 ) -> gsan_status {
     status(|| {
         // SAFETY: C says that they point to what they should.
-        let (dependencies, node) = unsafe {
-            (
-                nodes(slice(dependencies, count, "dependencies")?),
-                output(node, "node")?,
-            )
-        };
+        let (dependencies, node) = unsafe { in_graph(dependencies, count, node)? };
         if builder == child {
             return Err(Failure::invalid("a graph cannot be its own child"));
         }
