@@ -31,6 +31,10 @@ pub(crate) struct TestGpu {
     /// With --bundle: only what triton.sh needs
     #[arg(long, requires = "bundle")]
     triton: bool,
+
+    /// With --bundle: build library and command with optimisation, for what is measured there
+    #[arg(long, requires = "bundle")]
+    release: bool,
 }
 
 /// The kernels that are run with the state of CTAs in the state region, too.
@@ -65,7 +69,8 @@ impl TestGpu {
             Some(folder) => folder.clone(),
             None => root().join("target/gpu-tests"),
         };
-        bundle(&folder, self.triton)?;
+        let profile = if self.release { "release" } else { "dev" };
+        bundle(&folder, self.triton, profile)?;
         if self.bundle.is_some() {
             let script = if self.triton { "triton.sh" } else { "run.sh" };
             println!(
@@ -83,10 +88,10 @@ impl TestGpu {
 }
 
 /// Fills `folder` with what a machine with a GPU needs: for everything, or for Triton programs.
-fn bundle(folder: &Path, triton: bool) -> Result<()> {
+fn bundle(folder: &Path, triton: bool, profile: &str) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let prefix = root().join("target/dist");
-    Dist::new(&prefix, "dev").run()?;
+    Dist::new(&prefix, profile).run()?;
     let mut bytes =
         fs::copy(prefix.join("bin/gsan"), folder.join("gsan")).context("the command")?;
     bytes += python(folder, &prefix)?;
@@ -139,7 +144,7 @@ const LIBRARIES: &str = "python/gsan/_lib";
 
 /// Copies the Python package with what its wheel has, the Triton programs, and the bench, and returns the
 /// size of all.
-fn python(folder: &Path, prefix: &Path) -> Result<u64> {
+pub(crate) fn python(folder: &Path, prefix: &Path) -> Result<u64> {
     let package = folder.join("python/gsan");
     let mut bytes = copy_tracked("python/gsan", &package)?;
     let files = folder.join(LIBRARIES);

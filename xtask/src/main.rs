@@ -2,6 +2,7 @@
 
 mod abi;
 mod bench;
+mod bench_gpu;
 mod cargo;
 mod ci;
 mod device;
@@ -28,6 +29,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Task {
     Bench(bench::Bench),
+    BenchGpu(bench_gpu::BenchGpu),
     Ci(ci::Ci),
     Device(device::Device),
     Dist(dist::Dist),
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
 fn run(task: Task) -> Result<()> {
     match task {
         Task::Bench(task) => task.run(),
+        Task::BenchGpu(task) => task.run(),
         Task::Ci(task) => task.run(),
         Task::Device(task) => task.run(),
         Task::Dist(task) => task.run(),
