@@ -105,6 +105,7 @@ impl Inner {
         let names = self.names.lock();
         let told = self
             .write_names(&names, &region)
+            .and_then(|()| Ok(self.kernels.prepare(region.device)?))
             .and_then(|()| self.tell_present(mapped));
         if let Err(error) = told {
             let _ = self.allocator.release_state(rank);

@@ -172,6 +172,25 @@ impl Group {
         })
     }
 
+    /// How many meetings each rank of the group has come to, by what its memory says now. Barriers of a stream
+    /// that has not got there are not counted yet.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub fn counts(&self) -> Result<Vec<(DeviceRank, u32)>, Error> {
+        let region = &self.device().region;
+        let mut ranks = self.others.clone();
+        ranks.push(region.rank);
+        ranks.sort_unstable();
+        let count = |rank: DeviceRank| {
+            let mut word = [0; 4];
+            let at = region.meeting_of(rank).count;
+            self.inner.backend.read(region.device, at, &mut word)?;
+            Ok((rank, u32::from_le_bytes(word)))
+        };
+        ranks.into_iter().map(count).collect()
+    }
+
     /// Counts a meeting, and gives the stream its steps behind those of the one before.
     fn meet(
         &self,

@@ -79,6 +79,16 @@ pub enum Step {
 
 /// Runs steps on streams.
 pub trait Kernels: Send + Sync + fmt::Debug {
+    /// Gets ready for `device`, when it is set up: [`Self::run`] waits for no other work then. Loading code
+    /// may wait for every kernel that runs, and one of those may wait for what the program does next.
+    ///
+    /// # Errors
+    /// When the device fails.
+    fn prepare(&self, device: Device) -> Result<()> {
+        let _ = device;
+        Ok(())
+    }
+
     /// Gives `steps` to a stream of `device`, as one piece of work: they are done in order, after
     /// everything that the stream was given before.
     ///

@@ -100,6 +100,10 @@ impl Drop for CudaKernels {
 }
 
 impl Kernels for CudaKernels {
+    fn prepare(&self, device: Device) -> Result<()> {
+        self.kernel(device).map(drop)
+    }
+
     fn run(&self, device: Device, stream: Stream, steps: Vec<Step>) -> Result<()> {
         let kernel = self.kernel(device)?;
         let extra: usize = steps.iter().map(|step| step.words().len()).sum();

@@ -295,6 +295,20 @@ impl Gpu {
         assert_eq!(word, 0, "a kernel gave up waiting");
     }
 
+    /// The host signals what kernels and streams wait for.
+    pub(crate) fn signal(&self, at: u32) {
+        let (word, shift) = (at as usize / 2, 32 * (at % 2));
+        self.hidden.word(word).fetch_or(1 << shift, Relaxed);
+    }
+
+    /// A stream goes no further before the signal, however long that takes.
+    pub(crate) fn stop(&self, stream: StreamKey, at: u32) {
+        let word = self.hidden.address() + 4 * u64::from(at);
+        let flags = sys::CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_GEQ as u32;
+        // SAFETY: the stream is the driver's, and the word outlives its work.
+        check(unsafe { sys::cuStreamWaitValue32_v2(Self::raw(stream), word, 1, flags) });
+    }
+
     /// What kernels signalled is forgotten.
     pub(crate) fn forget_signals(&self) {
         (0..GAVE_UP / 2).for_each(|word| self.hidden.word(word).store(0, Relaxed));

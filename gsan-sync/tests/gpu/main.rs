@@ -10,6 +10,8 @@ mod machine;
 mod processes;
 mod steps;
 
+use std::time::Duration;
+
 use gsan_sync::{Edge, Idle, StreamKind};
 
 use machine::Do::{Await, DependencyWait, LaunchDependents, Read, Signal, Write};
@@ -53,6 +55,28 @@ fn a_race_after_a_thousand_launches_on_both_streams_is_found() {
         assert!(gpu.races().is_empty());
         gpu.launch(b, &[Read(0)]);
         assert_eq!(gpu.granules(), [0]);
+    });
+}
+
+#[test]
+fn joins_and_barriers_wait_for_no_kernel_that_runs() {
+    on_gpu(|gpu| {
+        let (a, b) = (gpu.stream(FREE), gpu.stream(FREE));
+        let rank = gpu.ordering.rank(gpu.device).unwrap();
+        let group = gpu.ordering.group(gpu.device, &[rank]).unwrap();
+        // This kernel is told to end after all that follows.
+        gpu.enqueue(a, false, &[Await(1)]);
+        for at in 0..20 {
+            gpu.enqueue(b, false, &[Write(at)]);
+            gpu.edge(b, a);
+            // A join that stands behind the kernel.
+            gpu.enqueue(a, false, &[Read(at)]);
+            let arrival = group.barrier(b, Duration::from_secs(60)).unwrap();
+            arrival.wait().unwrap();
+        }
+        gpu.signal(1);
+        // Fails if the kernel gave up waiting.
+        assert!(gpu.races().is_empty());
     });
 }
 

@@ -13,7 +13,7 @@ use gsan_vmm::backend::{Backend, Device};
 use gsan_vmm::rendezvous::{self, Rendezvous};
 use gsan_vmm::share::{Parcel, SharedAllocation, SharedState};
 
-use crate::machine::Do::{Acquire, Await, Look, Read, Relaxed, Release, Write};
+use crate::machine::Do::{Acquire, Look, Read, Relaxed, Release, Write};
 use crate::machine::{Do, Gpu, Scope, line, on_gpus};
 
 const DIRECTORY: &str = "GSAN_TEST_DIRECTORY";
@@ -89,7 +89,22 @@ impl Member {
 
     /// Nobody goes on before both are here. The ordering is not told.
     fn meet(&mut self) {
-        self.rendezvous.exchange(&Parcel::default()).unwrap();
+        self.tell(String::new());
+    }
+
+    /// The same, and each tells the other something.
+    fn tell(&mut self, text: String) -> String {
+        let parcel = Parcel {
+            text,
+            ..Parcel::default()
+        };
+        let told = self.rendezvous.exchange(&parcel).unwrap();
+        told.into_iter().flatten().next().unwrap().text
+    }
+
+    /// How far each rank's count of meetings has come.
+    fn counts(&self) -> Vec<(DeviceRank, u32)> {
+        self.group.counts().unwrap()
     }
 
     /// Runs a kernel on one rank while the other one waits.
@@ -189,16 +204,19 @@ fn second_process() {
         match std::env::var(ROLE).as_deref() {
             // Its stream does not get to the barrier that it was given.
             Ok("before") => {
-                member.gpu.enqueue(member.stream, false, &[Await(1)]);
-                let _arrival = member.group.barrier(member.stream, LONG).unwrap();
-                member.meet();
+                member.gpu.stop(member.stream, 1);
+                let arrival = member.group.barrier(member.stream, LONG).unwrap();
+                member.tell(format!("{:?}", arrival.is_over()));
                 std::thread::sleep(LONG);
             }
             // Its stream waits in the barrier.
             Ok("inside") => {
-                let _arrival = member.group.barrier(member.stream, LONG).unwrap();
-                std::thread::sleep(Duration::from_millis(500));
-                member.meet();
+                let arrival = member.group.barrier(member.stream, LONG).unwrap();
+                let start = Instant::now();
+                while !member.counts().contains(&(DeviceRank(1), 1)) && start.elapsed() < LONG {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                member.tell(format!("{:?}", arrival.is_over()));
                 std::thread::sleep(LONG);
             }
             _ => member.run(),
@@ -255,23 +273,33 @@ fn a_process_that_is_killed_in_a_barrier_is_named_within_the_time_limit() {
             let directory = private();
             let mut child = start(directory.path(), role);
             let mut member = Member::join(backend, directory.path(), 0);
-            member.meet();
+            // Where the other one's stream is, says it, and says its count, which outlives it.
+            assert_eq!(member.tell(String::new()), "Ok(false)", "{role}");
+            let arrived = u32::from(role == "inside");
+            let counts = [(DeviceRank(0), 0), (DeviceRank(1), arrived)];
+            assert_eq!(member.counts(), counts, "{role}");
             child.kill().unwrap();
-            assert!(!child.wait().unwrap().success());
+            let status = child.wait().unwrap();
+            assert!(!status.success());
+            assert_eq!(member.counts(), counts, "{role}, killed: {status}");
             if role == "inside" {
-                // It had arrived.
                 member.barrier(LONG).unwrap();
             }
             let limit = Duration::from_secs(2);
             let start = Instant::now();
+            let result = member.barrier(limit);
+            let took = start.elapsed();
+            let counts = member.counts();
             assert_eq!(
-                member.barrier(limit),
+                result,
                 Err(Error::BarrierTimeout {
                     missing: vec![DeviceRank(1)],
                     limit
-                })
+                }),
+                "{role}: after {took:?}, {status}, counts {counts:?}"
             );
-            assert!(start.elapsed() < 5 * limit, "{:?}", start.elapsed());
+            assert!(took < 5 * limit, "{role}: {took:?}, counts {counts:?}");
+            println!("{role}: left after {took:?}, counts {counts:?}");
         });
     }
 }

@@ -84,6 +84,8 @@ fn whoever_is_missing_is_named_and_the_stream_goes_on() {
         "a barrier was left after 50ms: rank 1 did not come"
     );
     assert!(start.elapsed() < Duration::from_secs(10));
+    let counts = [(DeviceRank(0), 1), (DeviceRank(1), 0)];
+    assert_eq!(group.counts().unwrap(), counts);
     gpu.launch(a, &[Read(0)]);
     assert!(
         gpu.races().is_empty(),

@@ -759,6 +759,14 @@ impl Driver {
         check("cuModuleGetFunction", unsafe {
             sys::cuModuleGetFunction(&raw mut loaded.function, module, name.as_ptr())
         })?;
+        // The driver may put loading off until something of the function is needed, and then wait for
+        // all kernels that run.
+        let mut threads = 0;
+        let most = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
+        // SAFETY: the pointer is valid and the function is one of the module.
+        check("cuFuncGetAttribute", unsafe {
+            sys::cuFuncGetAttribute(&raw mut threads, most, loaded.function)
+        })?;
         Ok(loaded)
     }
 
