@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import hashlib
 import os
 import threading
@@ -14,6 +13,7 @@ from ctypes import byref, c_uint64, c_void_p
 from typing import Any
 
 from . import _memory
+from ._errors import Error
 from ._native import library
 from ._plugin import collectives
 from ._plugin.memory import new_pool
@@ -330,25 +330,31 @@ def barrier_of_world(rank: int, world_size: int) -> None:
     library().group_barrier(opened, torch._C._cuda_getCurrentRawStream(device), 0)
 
 
-def _close() -> None:
-    for handle in list(_cache.values()):
-        handle.close()
+def _leave() -> None:
+    """Leaves all groups. A rank that goes without it would let the others wait."""
     collectives.close_groups()
     while _rendezvous:
-        library().rendezvous_close(_rendezvous.popitem()[1][1])
+        _, meeting = _rendezvous.popitem()[1]
+        with contextlib.suppress(Error):
+            library().rendezvous_close(meeting)
 
 
 def forget() -> None:
     """Closes what is open, before everything is reset."""
-    _close()
+    for handle in list(_cache.values()):
+        handle.close()
+    _leave()
     _pools.clear()
 
 
 def _at_exit() -> None:
-    # A pool that goes while tensors of it are still there ends the process with an assertion.
-    for pool in _pools.values():
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(pool))
-    _close()
+    """What is mapped goes with the process: work that nobody waited for may still use it."""
+    for handle in list(_cache.values()):
+        handle._closed = True
+    if os.getpid() == _process:
+        _leave()
 
 
+#: Children that are forked leave nothing that is their parent's.
+_process = os.getpid()
 atexit.register(_at_exit)

@@ -1,6 +1,6 @@
 """Programs that end in every way, start others, or were written against Triton's own module.
 
-usage: processes.py [--gsan COMMAND] [--limit SECONDS] [--json FILE] [NAME ...]
+usage: processes.py [--gsan COMMAND] [--limit SECONDS] [--jobs N] [--json FILE] [NAME ...]
 
 Each runs in a process of its own, most under `gsan run`; its exit code must be right, and what it
 prints must hold certain words. NAME is a part of a name.
@@ -13,12 +13,15 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 KERNEL = """
 import os, signal, sys, threading
@@ -33,9 +36,12 @@ def racy(x):
 def clean(x):
     tl.store(x + tl.program_id(0), tl.program_id(0))
 
+# So many that they cannot all run at once: accesses at the same moment may miss each other.
+CTAS = 16384
+
 def launch(kernel):
-    x = torch.zeros(64, dtype=torch.int32, device="cuda")
-    kernel[(64,)](x, num_warps=1)
+    x = torch.zeros(CTAS, dtype=torch.int32, device="cuda")
+    kernel[(CTAS,)](x, num_warps=1)
     torch.cuda.synchronize()
 """
 
@@ -129,6 +135,29 @@ PROGRAMS = [
         environment={"GSAN_REPORT_ON_RACE": "halt"},
     ),
     Program(
+        "torch.compile",
+        KERNEL
+        + "import gsan\n"
+        + "@torch.compile\ndef sums(x): return torch.relu(x * 2 + 1).sum(dim=1)\n"
+        + "x = torch.randn(512, 512, device='cuda', requires_grad=True)\n"
+        + "y = sums(x); y.sum().backward()\n"
+        + "torch.testing.assert_close(y, torch.relu(x * 2 + 1).sum(dim=1))\n"
+        + "torch.testing.assert_close(x.grad, 2.0 * (x * 2 + 1 > 0))\n"
+        + "import re\n"
+        + "checked = re.search(r'checked: ([0-9]+) accesses', gsan.report())\n"
+        + "assert int(checked.group(1)) > 0, gsan.report()\n",
+        0,
+        silent=(RACE,),
+    ),
+    Program(
+        "a race within torch.compile",
+        KERNEL
+        + "@torch.compile\ndef twice(x):\n    racy[(CTAS,)](x)\n    return x * 2\n"
+        + "twice(torch.zeros(64, dtype=torch.int32, device='cuda')); torch.cuda.synchronize()",
+        66,
+        (RACE, "racy"),
+    ),
+    Program(
         "in a program",
         "import gsan\n"
         + KERNEL
@@ -184,49 +213,76 @@ def run(program: Program, options: argparse.Namespace, folder: Path) -> tuple[bo
     file = folder / "program.py"
     file.write_text(program.text)
     values = {"gsan": options.gsan, "python": sys.executable, "file": str(file)}
-    command = [part.format(**values) for part in program.command]
-    try:
-        ended = subprocess.run(
-            command,
-            env={**os.environ, **program.environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=options.limit,
-            text=True,
-            errors="replace",
-        )
-    except subprocess.TimeoutExpired:
-        return False, f"took more than {options.limit} s"
+    process = subprocess.Popen(
+        [part.format(**values) for part in program.command],
+        env={**os.environ, **program.environment},
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        text=True,
+        errors="replace",
+    )
     problems = []
-    if ended.returncode != program.code:
-        problems.append(f"exit code {ended.returncode}, not {program.code}")
-    problems += [f"does not say {words!r}" for words in program.says if words not in ended.stdout]
-    problems += [f"says {words!r}" for words in program.silent if words in ended.stdout]
-    return not problems, "; ".join(problems) + "\n" + ended.stdout[-2500:]
+    try:
+        output, _ = process.communicate(timeout=options.limit)
+        if process.returncode != program.code:
+            problems.append(f"exit code {process.returncode}, not {program.code}")
+    except subprocess.TimeoutExpired:
+        # What the program started holds the pipe, too.
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            output, _ = process.communicate(timeout=5)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output, _ = process.communicate()
+        problems.append(f"took more than {options.limit} s")
+    problems += [f"does not say {words!r}" for words in program.says if words not in output]
+    problems += [f"says {words!r}" for words in program.silent if words in output]
+    return not problems, "; ".join(problems) + "\n" + output[-2500:]
+
+
+def timed(program: Program, options: argparse.Namespace) -> dict[str, Any]:
+    """Runs a program and prints its line."""
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        good, output = run(program, options, Path(folder))
+    seconds = time.monotonic() - start
+    text = f"{'ok' if good else 'FAILED':<7} {seconds:6.1f} s  {program.name}"
+    if not good:
+        text += "\n        " + output.strip().replace("\n", "\n        ")
+    print(text, flush=True)
+    return {"name": program.name, "ok": good, "output": "" if good else output}
+
+
+def is_wanted(program: Program, names: list[str]) -> bool:
+    return not names or any(part in program.name for part in names)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--gsan", default=shutil.which("gsan"), help="the gsan command")
     parser.add_argument("--limit", type=float, default=90, help="seconds for a program (90)")
+    parser.add_argument("--jobs", type=int, default=1, help="programs that run at once (1)")
     parser.add_argument("--json", type=Path, help="where the results go")
     parser.add_argument("names", nargs="*", help="parts of the names of programs")
     options = parser.parse_args()
-    results = []
+    if not options.gsan:
+        parser.error("the gsan command is not on PATH; name it with --gsan")
+    options.gsan = str(Path(options.gsan).resolve())
+    programs = []
     for program in PROGRAMS:
-        if options.names and not any(part in program.name for part in options.names):
+        if not is_wanted(program, options.names):
             continue
         if importlib.util.find_spec(program.needs) is None:
             print(f"skipped           {program.name}: no {program.needs}", flush=True)
             continue
-        start = time.monotonic()
-        with tempfile.TemporaryDirectory() as folder:
-            good, output = run(program, options, Path(folder))
-        seconds = time.monotonic() - start
-        print(f"{'ok' if good else 'FAILED':<7} {seconds:6.1f} s  {program.name}", flush=True)
-        if not good:
-            print("        " + output.strip().replace("\n", "\n        "), flush=True)
-        results.append({"name": program.name, "ok": good, "output": "" if good else output})
+        programs.append(program)
+    if not programs:
+        print(f"no program has a name with {' or '.join(options.names)} in it")
+        return 2
+    with ThreadPoolExecutor(options.jobs) as pool:
+        results = list(pool.map(lambda program: timed(program, options), programs))
     failed = sum(not result["ok"] for result in results)
     print(f"{len(results)} programs, {failed} failed")
     if options.json:

@@ -7,6 +7,7 @@ PyTorch calls back after records and waits, and before it synchronises. What it 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from ctypes import byref
 from typing import Any
 
@@ -24,6 +25,9 @@ class _Reports:
 
 
 _reports = _Reports()
+
+#: Called when the program waited for a device.
+when_device_waited: list[Callable[[], None]] = []
 
 
 def _device() -> int:
@@ -59,6 +63,8 @@ def _event_synchronizes(event: int) -> None:
 def _device_synchronizes() -> None:
     if driver.wait_for_device():
         after_launch(library().try_device_synchronized, _device())
+        for act in when_device_waited:
+            after_launch(act)
 
 
 def _allocated(address: int) -> None:

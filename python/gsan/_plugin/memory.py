@@ -8,11 +8,14 @@ of its own: it gets another of ours.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import ctypes
 import functools
 import gc
 import os
 import sys
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,7 +35,27 @@ def new_pool(write_once: bool = False) -> Any:
     """A `torch.cuda.MemPool` of managed memory, on the current device."""
     import torch
 
-    return torch.cuda.MemPool(allocator(write_once).allocator())
+    pool = torch.cuda.MemPool(allocator(write_once).allocator())
+    _made.add(pool)
+    return pool
+
+
+#: The pools that are there.
+_made: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def _keep() -> None:
+    """Lets pools stay at exit.
+
+    One that goes gives back its memory. When the interpreter takes modules apart, allocation still
+    goes to it, tensors or graphs of it are there, or the driver is gone already, and the process
+    would end with an abort.
+    """
+    for pool in list(_made):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(pool))
+
+
+atexit.register(_keep)
 
 
 @contextlib.contextmanager
