@@ -36,7 +36,8 @@ def _resolve_group(group: Any) -> tuple[Any, str]:
     import torch.distributed.distributed_c10d as c10d
 
     if isinstance(group, str):
-        return c10d._resolve_process_group(group), group
+        name: Any = group
+        return c10d._resolve_process_group(name), group
     if isinstance(group, dist.ProcessGroup):
         return group, group.group_name
     raise TypeError(f"rendezvous: unsupported group type: {type(group)}")
