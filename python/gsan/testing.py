@@ -226,6 +226,42 @@ def global_state_tensor(*, device_index: int | None = None) -> Any:
     return uint8_cuda_tensor_from_ptr(_bases(device)[1], 32, device)
 
 
+#: The bytes of a thread id in its device's table of epochs.
+THREAD_STATE_BYTES = 4
+
+
+def _epochs(device: int) -> tuple[int, int, int]:
+    """Where a device's table of epochs lies, its first thread id, and how many there are."""
+    from ._memory import get_device_rank, layout
+
+    known = layout()
+    count = known["topology"]["ids_per_device"]
+    first = get_device_rank(device) * count
+    return _bases(device)[1] + known["offsets"]["epochs"], first, count
+
+
+def thread_state_tensor(smid: int, *, device_index: int | None = None) -> Any:
+    """The epoch of a logical thread, as a `uint8` tensor: what the state region has of it alone.
+
+    What the thread knows of others lies with its CTA; `thread_state_from_smid` says the rest.
+    """
+    device = _device(device_index)
+    base, first, count = _epochs(device)
+    if not first <= smid < first + count:
+        raise ValueError(
+            f"thread id {smid} is none of device {device}, which has {first} to {first + count - 1}"
+        )
+    address = base + (smid - first) * THREAD_STATE_BYTES
+    return uint8_cuda_tensor_from_ptr(address, THREAD_STATE_BYTES, device)
+
+
+def thread_of_state(address: int, device: int) -> int | None:
+    """The logical thread whose tensor of `thread_state_tensor` lies at an address."""
+    base, first, count = _epochs(device)
+    place = (address - base) // THREAD_STATE_BYTES
+    return first + place if 0 <= place < count else None
+
+
 class _Memory:
     """Device memory that nobody owns, in the form that `torch.as_tensor` takes."""
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+from types import SimpleNamespace
 
 import gsan
 import pytest
@@ -92,6 +93,37 @@ def test_what_is_remembered_can_be_seen(session) -> None:
     assert base <= testing.shadow_address(address) < base + size // 2
     with pytest.raises(ValueError, match="is not managed memory"):
         testing.shadow_address(base)
+    _memory.gsan_free(address, 0)
+
+
+def test_tensors_of_what_is_remembered_name_it(session, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gsan import testing
+    from gsan._compat import _testing
+
+    def tensor(address: int, size: int, device: int) -> SimpleNamespace:
+        on = SimpleNamespace(index=device)
+        return SimpleNamespace(
+            is_cuda=True, device=on, data_ptr=lambda: address, numel=lambda: size
+        )
+
+    monkeypatch.setattr(testing, "uint8_cuda_tensor_from_ptr", tensor)
+    address = _memory.gsan_malloc(4096, 0)
+    cell = testing.shadow_cell_tensor_from_address(address + 16, device_index=0)
+    assert cell.numel() == _testing.shadow_cell_size(address)
+    assert cell.data_ptr() == _testing.shadow_cell_address(address + 16)
+    nothing = testing.ShadowCell(0, testing.ScalarClock(0, 0), [])
+    assert _testing.decode_shadow_cell_tensor(cell) == nothing
+    state = testing.global_state_tensor(device_index=0)
+    assert _testing.decode_global_state_tensor(state) == testing.global_state_of(0)
+    first, other = (testing.thread_state_tensor(smid, device_index=0) for smid in (0, 40))
+    stride = _testing.thread_state_stride_bytes(65536, 65536)
+    assert other.data_ptr() == first.data_ptr() + 40 * stride
+    decoded = _testing.decode_thread_state_tensor(other, 65536, 65536)
+    assert decoded.thread_id == 40 and not any(decoded.vector_clock)
+    with pytest.raises(ValueError, match="is none of device 0"):
+        testing.thread_state_tensor(1 << 20, device_index=0)
+    with pytest.raises(RuntimeError, match="cannot be decoded from bytes"):
+        _testing.decode_thread_state_tensor(tensor(64, 4, 0), 65536, 65536)
     _memory.gsan_free(address, 0)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from .._errors import Error
 from ..testing import (
+    THREAD_STATE_BYTES,
     GlobalState,
     ScalarClock,
     ShadowCell,
@@ -62,10 +63,8 @@ def shadow_cell(real_address: int) -> tuple[int, int]:
 
 
 def thread_state_stride_bytes(num_threads: int, clock_buffer_size: int) -> int:
-    """The bytes between the states of two logical threads."""
-    from .._memory import layout
-
-    return int(layout().get("thread_state_stride_bytes", 0))
+    """The bytes between the tensors of two logical threads, whatever the sizes."""
+    return THREAD_STATE_BYTES
 
 
 def _by_address(what: str, instead: str) -> Error:
@@ -117,5 +116,11 @@ def decode_thread_state(
 def decode_thread_state_tensor(
     state_bytes: Any, num_threads: int, clock_buffer_size: int
 ) -> ThreadState:
-    """Not from bytes."""
-    raise _by_address("A thread state", "thread_state_from_smid(thread_id)")
+    """The state of the logical thread that a tensor of `thread_state_tensor` shows."""
+    from ..testing import thread_of_state, thread_state_from_smid
+
+    device = state_bytes.device.index
+    thread = thread_of_state(state_bytes.data_ptr(), device) if state_bytes.is_cuda else None
+    if thread is None:
+        raise _by_address("A thread state", "thread_state_from_smid(thread_id)")
+    return thread_state_from_smid(thread, device_index=device)

@@ -23,6 +23,7 @@ from ..testing import (
     shadow_size,
     shadow_tensor_for,
     thread_state_from_smid,
+    thread_state_tensor,
     uint8_cuda_tensor_from_ptr,
 )
 from ._testing import (
@@ -76,16 +77,6 @@ def is_write_once_address(address: int) -> bool:
 def shadow_granularity(address: int) -> int:
     """The bytes of real memory that one cell stands for."""
     return 8
-
-
-def thread_state_tensor(smid: int, *, device_index: int | None = None) -> Any:
-    """Thread states lie in several tables here, so there is no tensor of one."""
-    from .._errors import Error
-
-    raise Error(
-        "a thread state is not one piece of memory; use thread_state_from_smid(thread_id)",
-        "GSAN_UNSUPPORTED",
-    )
 
 
 @triton.jit
