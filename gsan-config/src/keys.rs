@@ -158,9 +158,10 @@ configuration! {
         /// functions of the program. "auto": GPUs if there are any.
         backend: Backend = "\"auto\"";
         /// Local CUDA device index = logical device rank.
-        /// Empty: every index is its own rank.
+        /// Empty: every index is its own rank. Processes that meet before they use GSan agree on ranks, which
+        /// then follow from the UUIDs of the GPUs that they see.
         device_ranks: BTreeMap<u32, u16> = "{}", from 0, to 31;
-        /// Devices in the topology, over all processes. 0: the visible devices.
+        /// Devices in the topology, over all processes. 0: the visible devices, or those agreed on.
         num_devices: u32 = "0", from 0, to 32;
     }
 

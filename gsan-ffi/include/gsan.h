@@ -1140,6 +1140,10 @@ enum gsan_status gsan_import_state(const struct gsan_shared_state *shared, int d
  * Meets the other processes of a group on this host. All of them give the same name and size, and a
  * rank of their own below it. timeout_ms holds for this and for every later call with the rendezvous;
  * 0: ten minutes.
+ *
+ * The processes agree on the ranks of their devices: those that are configured or in use stay, the others
+ * follow from the UUIDs of all GPUs that the processes see, if this is called before the first use. It is
+ * an error for two GPUs to have the same rank.
  */
 enum gsan_status gsan_rendezvous_join(const char *name,
                                       uint32_t rank,
@@ -1150,7 +1154,8 @@ enum gsan_status gsan_rendezvous_join(const char *name,
 /**
  * Everybody exports an allocation and its device's state, and imports those of the others. addresses
  * has room for as many as the group has ranks: each rank's memory as it is mapped here, the own one
- * included. Called by all ranks.
+ * included. Called by all ranks. It is an error for two processes to use one device rank: a GPU that is
+ * to play two devices is given a rank in each process (topology.device_ranks).
  */
 enum gsan_status gsan_rendezvous_share(struct gsan_rendezvous *rendezvous,
                                        uint64_t address,

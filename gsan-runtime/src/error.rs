@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gsan_sync::ranks::RanksError;
 use gsan_vmm::backend::{BackendError, Failure};
 use gsan_vmm::rendezvous::RendezvousError;
 
@@ -65,6 +66,9 @@ pub enum Error {
     /// Processes did not meet.
     #[error(transparent)]
     Rendezvous(Arc<RendezvousError>),
+    /// Processes cannot have the device ranks that they want.
+    #[error(transparent)]
+    Ranks(Arc<RanksError>),
     /// There is no memory for what this process reports.
     #[error(transparent)]
     Part(Arc<PartError>),
@@ -118,6 +122,11 @@ impl Error {
             Error::Order(error) => of_order(error),
             Error::Backend(error) => of_backend(error),
             Error::Rendezvous(error) => of_rendezvous(error),
+            Error::Ranks(error) => match &**error {
+                RanksError::Rendezvous(error) => of_rendezvous(error),
+                RanksError::Said { .. } => Kind::Io,
+                _ => Kind::InvalidArgument,
+            },
             Error::Part(error) => match **error {
                 PartError::Devices(_) => Kind::InvalidArgument,
                 PartError::Memory(_) => Kind::OutOfMemory,
@@ -139,6 +148,12 @@ impl Error {
 impl From<gsan_config::Error> for Error {
     fn from(error: gsan_config::Error) -> Error {
         Error::Configuration(Box::new(error))
+    }
+}
+
+impl From<RanksError> for Error {
+    fn from(error: RanksError) -> Error {
+        Error::Ranks(Arc::new(error))
     }
 }
 
@@ -219,7 +234,12 @@ fn of_order(error: &gsan_sync::Error) -> Kind {
 
 fn of_rendezvous(error: &RendezvousError) -> Kind {
     match error {
-        RendezvousError::BadGroup { .. } => Kind::InvalidArgument,
+        RendezvousError::BadGroup { .. }
+        | RendezvousError::NameTooLong { .. }
+        | RendezvousError::BadHosts { .. }
+        | RendezvousError::RankTaken { .. }
+        | RendezvousError::TooLarge { .. } => Kind::InvalidArgument,
+        RendezvousError::TimedOut { .. } => Kind::Timeout,
         _ => Kind::Io,
     }
 }

@@ -4,16 +4,18 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
 use gsan_config::keys;
 use gsan_config::value::Format;
 use gsan_config::{Inputs, Loaded};
 use gsan_report::builder::Builder;
 use gsan_report::model::Report;
+use gsan_sync::ranks::Claims;
 
 use crate::error::{Error, Result};
 use crate::findings::{Callback, Findings};
-use crate::session::Session;
+use crate::session::{Meeting, Session, open_claims};
 use crate::{lowest, written};
 
 /// What the process has.
@@ -129,6 +131,56 @@ pub fn configure(toml: &str, caller: &str) -> Result<()> {
     changed.check()?;
     *loaded = changed;
     Ok(())
+}
+
+/// Meets the other processes of the group `name` on this host, and agrees with them on the ranks of devices. What
+/// is not configured and not used yet follows from the UUIDs of all GPUs that they see. A `limit` of zero is
+/// ten minutes; it holds for each later exchange, too.
+///
+/// # Errors
+/// When the rank is none of the group or taken, ranks do not come in time, two GPUs claim one device rank or
+/// topologies do not go together, or the session was started meanwhile with other ranks.
+pub fn join(name: &str, rank: u16, ranks: u16, limit: Duration) -> Result<Meeting> {
+    attached()?;
+    let own = claims()?;
+    let mut meeting = Meeting::join(name, rank, ranks, limit)?;
+    let agreed = meeting.agree(&own)?;
+    let given = agreed.of.get(usize::from(rank)).into_iter().flatten();
+    let own = own.gpus.iter().zip(given);
+    let own: Vec<(u32, u16)> = own.map(|(claim, rank)| (claim.device, rank.0)).collect();
+    take_ranks(&own, agreed.devices)?;
+    Ok(meeting)
+}
+
+/// What this process says of its devices.
+fn claims() -> Result<Claims> {
+    if let Some(session) = running() {
+        return Ok(session.claims());
+    }
+    let config = write().loaded()?.config.clone();
+    open_claims(&config)
+}
+
+/// Takes over what was agreed: devices and their ranks, and how many devices there are over all.
+fn take_ranks(own: &[(u32, u16)], devices: u32) -> Result<()> {
+    let given: Vec<String> = own
+        .iter()
+        .map(|(at, rank)| format!("{at} = {rank}"))
+        .collect();
+    let (given, devices) = (given.join(", "), format!("num_devices = {devices}"));
+    let toml = format!("[topology]\ndevice_ranks = {{ {given} }}\n{devices}\n");
+    match configure(&toml, "gsan_rendezvous_join") {
+        Err(Error::Frozen { since }) => {
+            let has = running().map(|session| session.claims());
+            let has = has.iter().flat_map(|claims| &claims.gpus);
+            let has = has.filter_map(|claim| Some((claim.device, claim.rank?.0)));
+            match has.eq(own.iter().copied()) {
+                true => Ok(()),
+                false => Err(Error::Frozen { since }),
+            }
+        }
+        other => other,
+    }
 }
 
 /// The configuration that holds, as TOML, each value with its origin beside it.

@@ -44,6 +44,7 @@ pub use groups::Group;
 pub use launches::{KernelLaunch, Launch};
 pub use machine::Machine;
 pub use sharing::Meeting;
+pub(crate) use sharing::open_claims;
 
 /// A session.
 pub struct Session {

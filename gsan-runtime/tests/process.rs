@@ -2,11 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use gsan_core::ids::DeviceRank;
 use gsan_runtime::host::HostCta;
 use gsan_runtime::process;
-use gsan_runtime::session::KernelLaunch;
+use gsan_runtime::session::{KernelLaunch, Meeting};
 use gsan_runtime::telling::News;
 use gsan_runtime::{Kind, Session};
 use gsan_vmm::backend::Device;
@@ -260,4 +263,142 @@ fn a_forked_child_leaves_its_parents_session_alone() {
     assert!(!process::is_detached());
     race(&session, "parent", 2);
     assert_eq!(process::race_count().unwrap(), (2, 0));
+}
+
+const ROLE: &str = "GSAN_TEST_ROLE";
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A process of a group: configured, and joined.
+fn member(name: &str, rank: u16, topology: &str) -> Result<Meeting, gsan_runtime::Error> {
+    configure(&format!("[topology]\n{topology}\n"));
+    process::join(name, rank, 2, LIMIT)
+}
+
+/// Not a test: the second process of a group.
+#[test]
+fn second_process() {
+    let Ok(name) = std::env::var(ROLE) else {
+        return;
+    };
+    if name.starts_with("agree") {
+        let mut meeting = member(&name, 1, "num_devices = 2").unwrap();
+        let session = Session::get_or_start("test").unwrap();
+        let other = Device(1);
+        let memory = session.allocate(4096, other, 0).unwrap();
+        let addresses = meeting.share(&session, memory, other).unwrap();
+        let ranks = [DeviceRank(0), DeviceRank(1)];
+        let group = session.open_group(other, &ranks).unwrap();
+        group.barrier(0, LIMIT).unwrap();
+        // Rank 0 wrote it before the barrier.
+        let word = addresses[0];
+        let check = KernelLaunch {
+            kernel: "check",
+            grid: [1, 1, 1],
+            block: [1, 1, 1],
+            ..KernelLaunch::default()
+        };
+        let body = move |cta: &HostCta<'_>, _: [u32; 3]| {
+            let mut read = [0; 4];
+            cta.read(word, &mut read, c"check.cu", 1).unwrap();
+            assert_eq!(read, [7; 4]);
+        };
+        session.launch_on_host(other, 0, &check, body).unwrap();
+        session.stream_synchronized(other, 0).unwrap();
+        assert_eq!(process::race_count().unwrap(), (0, 0));
+        meeting.exchange(&[]).unwrap();
+    } else if name.starts_with("same") {
+        let mut meeting = member(&name, 1, "num_devices = 2").unwrap();
+        let session = Session::get_or_start("test").unwrap();
+        // Each shares a device of its own, but this process has used the other one's.
+        race(&session, "elsewhere", 1);
+        let other = Device(1);
+        let memory = session.allocate(4096, other, 0).unwrap();
+        let error = meeting.share(&session, memory, other).unwrap_err();
+        assert_eq!(error.kind(), Kind::InvalidArgument);
+    } else {
+        configure("[topology]\ndevice_ranks = { 1 = 0 }\n");
+        Session::get_or_start("test").unwrap();
+        let error = process::join(&name, 1, 2, LIMIT).err().unwrap();
+        assert_eq!(error.kind(), Kind::InvalidArgument);
+    }
+}
+
+/// Runs the second process of a group beside the first one.
+fn with_second(role: &str, first: impl FnOnce(&str)) {
+    let name = format!("{role} {}", std::process::id());
+    let mut second = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "second_process", "--nocapture"])
+        .env(ROLE, &name)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    first(&name);
+    assert!(second.wait().unwrap().success());
+}
+
+#[test]
+fn processes_that_meet_first_agree_on_ranks() {
+    with_second("agree", |name| {
+        let mut meeting = member(name, 0, "num_devices = 2").unwrap();
+        let text = process::configuration().unwrap();
+        assert!(text.contains("gsan_rendezvous_join"), "{text}");
+        let session = Session::get_or_start("test").unwrap();
+        let ranks = [DeviceRank(0), DeviceRank(1)];
+        let memory = session.allocate(4096, GPU, 0).unwrap();
+        let addresses = meeting.share(&session, memory, GPU).unwrap();
+        assert_eq!(addresses[0], memory);
+        let group = session.open_group(GPU, &ranks).unwrap();
+        let fill = KernelLaunch {
+            kernel: "fill",
+            grid: [1, 1, 1],
+            block: [1, 1, 1],
+            ..KernelLaunch::default()
+        };
+        let body = move |cta: &HostCta<'_>, _: [u32; 3]| {
+            cta.write(memory, &[7; 4], c"fill.cu", 1).unwrap();
+        };
+        session.launch_on_host(GPU, 0, &fill, body).unwrap();
+        group.barrier(0, LIMIT).unwrap();
+        meeting.exchange(&[]).unwrap();
+    });
+}
+
+#[test]
+fn two_processes_that_use_one_gpu_without_ranks_of_their_own_are_refused() {
+    with_second("same", |name| {
+        let mut meeting = member(name, 0, "num_devices = 2").unwrap();
+        let session = Session::get_or_start("test").unwrap();
+        let memory = session.allocate(4096, GPU, 0).unwrap();
+        let error = meeting.share(&session, memory, GPU).unwrap_err();
+        assert_eq!(error.kind(), Kind::InvalidArgument);
+        let error = error.to_string();
+        assert!(error.contains("are the same GPU"), "{error}");
+        assert!(error.contains("topology.device_ranks"), "{error}");
+    });
+}
+
+#[test]
+fn two_processes_that_have_used_the_same_rank_are_refused_when_they_meet() {
+    with_second("claimed", |name| {
+        configure("");
+        Session::get_or_start("test").unwrap();
+        let error = process::join(name, 0, 2, LIMIT).err().unwrap();
+        assert_eq!(error.kind(), Kind::InvalidArgument);
+        let error = error.to_string();
+        assert!(error.contains("both claim device rank 0"), "{error}");
+    });
+}
+
+#[test]
+fn a_session_that_has_begun_keeps_its_ranks() {
+    configure("[topology]\ndevice_ranks = { 0 = 3 }\n");
+    let session = Session::get_or_start("test").unwrap();
+    let name = format!("alone {}", std::process::id());
+    process::join(&name, 0, 1, LIMIT).unwrap();
+    assert_eq!(session.device_rank(GPU).unwrap(), DeviceRank(3));
+    let limit = Duration::from_millis(50);
+    let error = process::join(&format!("{name} ?"), 0, 2, limit)
+        .err()
+        .unwrap();
+    assert_eq!(error.kind(), Kind::Timeout, "{error}");
 }

@@ -66,12 +66,14 @@ impl Ordering {
             return Err(Error::NotInGroup { device, rank: own });
         }
         for &rank in ranks {
-            // One of this process that was not used yet has its state from now on.
-            if let Some(own) = inner
-                .settings
-                .device_ranks
-                .iter()
-                .position(|&known| known == rank)
+            // One of this process that was not used yet has its state from now on, unless another process uses
+            // the device.
+            if inner.allocator.state(rank).is_none()
+                && let Some(own) = inner
+                    .settings
+                    .device_ranks
+                    .iter()
+                    .position(|&known| known == rank)
             {
                 inner.place(inner.settings.device_at(own))?;
             }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use gsan_core::address::Records;
 use gsan_core::ids::DeviceRank;
-use gsan_runtime::Session;
 use gsan_runtime::session::Meeting;
+use gsan_runtime::{Session, process};
 use gsan_vmm::backend::SharedHandle;
 use gsan_vmm::share::{SharedAllocation, SharedMemory, SharedState};
 
@@ -132,6 +132,10 @@ pub unsafe extern "C" fn gsan_import_state(
 /// Meets the other processes of a group on this host. All of them give the same name and size, and a
 /// rank of their own below it. timeout_ms holds for this and for every later call with the rendezvous;
 /// 0: ten minutes.
+///
+/// The processes agree on the ranks of their devices: those that are configured or in use stay, the others
+/// follow from the UUIDs of all GPUs that the processes see, if this is called before the first use. It is
+/// an error for two GPUs to have the same rank.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gsan_rendezvous_join(
     name: *const c_char,
@@ -149,7 +153,7 @@ pub unsafe extern "C" fn gsan_rendezvous_join(
         };
         let (rank, size) = (small(rank, "rank")?, small(size, "size")?);
         let limit = Duration::from_millis(timeout_ms.into());
-        let meeting = Meeting::join(name, rank, size, limit)?;
+        let meeting = process::join(name, rank, size, limit)?;
         out.set(handles::insert(Mutex::new(meeting)));
         Ok(())
     })
@@ -157,7 +161,8 @@ pub unsafe extern "C" fn gsan_rendezvous_join(
 
 /// Everybody exports an allocation and its device's state, and imports those of the others. addresses
 /// has room for as many as the group has ranks: each rank's memory as it is mapped here, the own one
-/// included. Called by all ranks.
+/// included. Called by all ranks. It is an error for two processes to use one device rank: a GPU that is
+/// to play two devices is given a rank in each process (topology.device_ranks).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gsan_rendezvous_share(
     rendezvous: *mut gsan_rendezvous,

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use gsan_config::Config;
+use gsan_sync::ranks::{self, Claims, Ranks};
 use gsan_vmm::backend::Device;
 use gsan_vmm::rendezvous::{Group as Members, Rendezvous};
 use gsan_vmm::share::{Parcel, SharedAllocation, SharedState};
 
-use super::Session;
+use super::{Machine, Session, topology};
 use crate::error::{Error, Result};
 
 /// How long ranks wait for each other if the caller gives no limit.
@@ -50,6 +52,17 @@ impl Session {
         self.ordering.rank_came(rank)?;
         Ok(address)
     }
+
+    /// What this process says of its devices to others.
+    pub fn claims(&self) -> Claims {
+        topology::claims(&self.config, self.allocator.backend().devices())
+    }
+}
+
+/// What this process says of its devices to others before it has a session.
+pub(crate) fn open_claims(config: &Config) -> Result<Claims> {
+    let machine = Machine::choose(config)?;
+    Ok(topology::open_claims(config, machine.backend().devices()))
 }
 
 /// Ranks that have met, to tell each other what they share.
@@ -91,6 +104,14 @@ impl Meeting {
         self.rendezvous.group().rank
     }
 
+    /// Agrees with the others on the ranks of all devices; `own` are this process's. Everyone calls it.
+    ///
+    /// # Errors
+    /// When two GPUs claim one rank, topologies do not go together, or ranks do not come in time.
+    pub fn agree(&mut self, own: &Claims) -> Result<Ranks> {
+        Ok(ranks::agree(&mut self.rendezvous, own)?)
+    }
+
     /// Tells the others `mine`; returns what all said, in the order of the ranks. Everyone calls it.
     ///
     /// # Errors
@@ -114,9 +135,14 @@ impl Meeting {
     /// address of each rank's, as it is mapped here. Everyone calls it.
     ///
     /// # Errors
-    /// When no allocation starts there, ranks do not come in time, or what they share does not fit. What
-    /// was mapped is unmapped again then.
+    /// When there is no allocation, two processes use one device rank, ranks do not come in time, or what they
+    /// share does not fit. What was mapped is unmapped again then.
     pub fn share(&mut self, session: &Session, address: u64, device: Device) -> Result<Vec<u64>> {
+        let mut used = session.claims();
+        let in_use = session.ordering.used_devices();
+        used.gpus
+            .retain(|claim| claim.device == device.0 || in_use.contains(&Device(claim.device)));
+        ranks::agree_on_use(&mut self.rendezvous, &used)?;
         let state = session.export_state(device)?.into_parcel();
         let (allocation, offset) = session.export_allocation(address)?;
         let states = self.rendezvous.exchange(&state)?;

@@ -8,7 +8,8 @@ use gsan_core::address::Records;
 use gsan_core::ids::DeviceRank;
 use gsan_core::layout::limits;
 use gsan_sync::Settings;
-use gsan_vmm::backend::Device;
+use gsan_sync::ranks::{Claim, Claims};
+use gsan_vmm::backend::{Device, DeviceInfo};
 use gsan_vmm::{Allocator, HandleType, Options};
 
 use super::Machine;
@@ -62,17 +63,7 @@ pub(super) fn settings(
             visible.len()
         )));
     }
-    // Without ranks each device is its own; otherwise those take part that have one.
-    let (local_devices, ranks): (Vec<Device>, Vec<DeviceRank>) = match given.is_empty() {
-        true => (0..visible.len() as u32)
-            .map(|device| (Device(device), DeviceRank(device as u16)))
-            .unzip(),
-        false => given
-            .iter()
-            .map(|(&device, &rank)| (Device(device), DeviceRank(rank)))
-            .unzip(),
-    };
-    let most = ranks.iter().map(|rank| u32::from(rank.0) + 1).max();
+    let taking_part = ranks(config, visible.len());
     let mut flags = 0;
     if config.report.on_race == OnRace::Halt {
         flags |= limits::HALT_ON_RACE;
@@ -82,13 +73,10 @@ pub(super) fn settings(
     }
     let sms = visible.iter().map(|device| device.multiprocessors).max();
     Ok(Settings {
-        device_ranks: ranks,
-        local_devices,
+        devices: devices(config, &taking_part),
+        device_ranks: taking_part.iter().map(|&(_, rank)| rank).collect(),
+        local_devices: taking_part.iter().map(|&(device, _)| device).collect(),
         when_used: true,
-        devices: match config.topology.num_devices {
-            0 => most.unwrap_or(1),
-            devices => devices,
-        },
         sms: sms.unwrap_or(1),
         slots_per_sm: config.launch.slots_per_sm,
         publications: config.clock.publications,
@@ -100,4 +88,68 @@ pub(super) fn settings(
         flags,
         ..Settings::default()
     })
+}
+
+/// The devices that take part, and their ranks: those that have one in the configuration, or all, each of
+/// which is its own.
+fn ranks(config: &Config, visible: usize) -> Vec<(Device, DeviceRank)> {
+    let given = &config.topology.device_ranks;
+    if given.is_empty() {
+        let own = |device: u32| (Device(device), DeviceRank(device as u16));
+        return (0..visible as u32).map(own).collect();
+    }
+    let given = given.iter();
+    given
+        .map(|(&device, &rank)| (Device(device), DeviceRank(rank)))
+        .collect()
+}
+
+/// How many devices there are, over all processes.
+fn devices(config: &Config, ranks: &[(Device, DeviceRank)]) -> u32 {
+    let most = ranks.iter().map(|(_, rank)| u32::from(rank.0) + 1).max();
+    match config.topology.num_devices {
+        0 => most.unwrap_or(1),
+        devices => devices,
+    }
+}
+
+/// What a process whose session has this configuration says of its devices to others.
+pub(super) fn claims(config: &Config, visible: &[DeviceInfo]) -> Claims {
+    let ranks = ranks(config, visible.len());
+    Claims {
+        devices: devices(config, &ranks),
+        gpus: gpus(
+            visible,
+            ranks.into_iter().map(|(at, rank)| (at, Some(rank))),
+        ),
+    }
+}
+
+/// The same before it has one: ranks and numbers that are not given are open.
+pub(super) fn open_claims(config: &Config, visible: &[DeviceInfo]) -> Claims {
+    if config.topology.device_ranks.is_empty() {
+        let all = (0..visible.len() as u32).map(|device| (Device(device), None));
+        return Claims {
+            devices: config.topology.num_devices,
+            gpus: gpus(visible, all),
+        };
+    }
+    Claims {
+        devices: config.topology.num_devices,
+        ..claims(config, visible)
+    }
+}
+
+fn gpus(
+    visible: &[DeviceInfo],
+    ranks: impl Iterator<Item = (Device, Option<DeviceRank>)>,
+) -> Vec<Claim> {
+    let claim = |(device, rank): (Device, _)| {
+        Some(Claim {
+            device: device.0,
+            uuid: visible.get(device.0 as usize)?.uuid,
+            rank,
+        })
+    };
+    ranks.filter_map(claim).collect()
 }
