@@ -1,14 +1,17 @@
 """Runs the programs of this folder under GSan and counts verdicts.
 
-usage: run.py [--json FILE] [--runs N] [--limit SECONDS] [--gsan COMMAND] [--plain] [NAME ...]
+usage: run.py [--json FILE] [--runs N] [--limit SECONDS] [--gsan COMMAND] [--plain] [--jobs N]
+              [--brief] [NAME ...]
 
 Each module runs in a process of its own, its cases one after another, with `gsan.reset()` after
 every run; a case that ends the process or takes too long is a failure, and the module goes on
 behind it in a new process. A correct case must be clean in every run; a racy one must be found,
 with the lines that it names and no others, in 95 % of its runs. Then all correct and all racy cases
 run once more under `gsan run`, for its exit code. `--plain` runs every case without GSan: results
-must be right there, too. NAME is a part of a module's or case's name. The table goes to standard
-output; exit code 1 if something failed.
+must be right there, too. NAME is a module's name, or a part of a module's or case's name. `--jobs`
+says how many modules run at once, those that are named first before the others. The table goes to
+standard output, with `--brief` a line for each module and for what failed; exit code 1 if something
+failed.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -178,18 +182,31 @@ def run(command: list[str], limit: float, environment: dict[str, str]) -> tuple[
 class Table:
     """The lines of the table, and all that is written to the JSON file."""
 
-    def __init__(self) -> None:
+    def __init__(self, brief: bool = False) -> None:
         self.results: list[dict[str, Any]] = []
+        self.brief = brief
 
     def add(self, module: str, result: dict[str, Any]) -> None:
         self.results.append({"module": module, **result})
+        if not self.brief or not result["ok"]:
+            self.show(module, result)
+
+    def show(self, module: str, result: dict[str, Any]) -> None:
         counts = ", ".join(f"{count} {word}" for word, count in result.get("counts", {}).items())
         word = "ok" if result["ok"] else "FAILED"
         seconds = result.get("seconds", 0.0)
         print(f"{word:<7} {seconds:7.1f} s  {module}: {result['case']}  {counts}", flush=True)
         if not result["ok"]:
-            for note in result.get("notes", []):
+            notes = [note[:400] if self.brief else note for note in result.get("notes", [])]
+            for note in notes[: 2 if self.brief else None]:
                 print("        " + note.replace("\n", "\n        "), flush=True)
+
+    def end(self, module: str, seconds: float) -> None:
+        """The line of a module, in a brief table."""
+        results = [result for result in self.results if result["module"] == module]
+        failed = sum(not result["ok"] for result in results)
+        if self.brief:
+            print(f"{module}: {len(results)} results, {failed} failed, {seconds:.1f} s", flush=True)
 
 
 def run_module(name: str, options: argparse.Namespace, table: Table, environment: Any) -> None:
@@ -239,6 +256,15 @@ def run_for_exit_codes(name: str, options: argparse.Namespace, table: Table, env
         table.add(name, result)
 
 
+def run_plainly(name: str, options: argparse.Namespace, table: Table, env: Any) -> None:
+    start = time.monotonic()
+    command = [sys.executable, __file__, "--plainly", name, *options.names]
+    code, text = run(command, options.limit, env)
+    seconds = round(time.monotonic() - start, 2)
+    notes = [f"exit code {code}: {text[-1500:].strip()}"]
+    table.add(name, {"case": "plain", "ok": code == 0, "seconds": seconds, "notes": notes})
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--json", type=Path, help="where the results go")
@@ -247,6 +273,8 @@ def main() -> int:
     parser.add_argument("--gsan", default=shutil.which("gsan"), help="the gsan command")
     parser.add_argument("--no-exit-codes", action="store_true", help="leave out `gsan run`")
     parser.add_argument("--plain", action="store_true", help="only without GSan")
+    parser.add_argument("--jobs", type=int, default=1, help="modules that run at once (1)")
+    parser.add_argument("--brief", action="store_true", help="lines for modules and failures only")
     parser.add_argument("--scratch", default="/tmp", help="where processes leave their results")
     parser.add_argument("names", nargs="*", help="parts of the names of modules and cases")
     parser.add_argument("--inside", help=argparse.SUPPRESS)
@@ -276,25 +304,26 @@ def main() -> int:
 
 
 def run_all(options: argparse.Namespace) -> int:
-    table = Table()
+    table = Table(options.brief)
     environment = dict(os.environ)
     paths = [str(HERE), environment.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
     names = sorted(path.stem for path in PROGRAMS.glob("*.py"))
-    matching = [n for n in names if any(part in n for part in options.names)]
-    for name in matching or names:
+    matching = [n for n in options.names if n in names]
+    matching = matching or [n for n in names if any(part in n for part in options.names)]
+
+    def run_one(name: str) -> None:
+        start = time.monotonic()
         if options.plain:
-            start = time.monotonic()
-            command = [sys.executable, __file__, "--plainly", name, *options.names]
-            code, text = run(command, options.limit, environment)
-            seconds = round(time.monotonic() - start, 2)
-            note = f"exit code {code}: {text[-1500:].strip()}"
-            result = {"case": "plain", "ok": code == 0, "seconds": seconds, "notes": [note]}
-            table.add(name, result)
-            continue
-        run_module(name, options, table, environment)
-        if options.gsan and not options.no_exit_codes:
-            run_for_exit_codes(name, options, table, environment)
+            run_plainly(name, options, table, environment)
+        else:
+            run_module(name, options, table, environment)
+            if options.gsan and not options.no_exit_codes:
+                run_for_exit_codes(name, options, table, environment)
+        table.end(name, time.monotonic() - start)
+
+    with ThreadPoolExecutor(max(1, options.jobs)) as pool:
+        list(pool.map(run_one, matching or names))
     if not table.results:
         print(f"no module and no case has a name with {' or '.join(options.names)} in it")
         return 2

@@ -1,6 +1,7 @@
 """Additions, maxima and minima of floating-point numbers, and of numbers of 64 bits."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 import triton
@@ -81,15 +82,15 @@ def run_beside(name: str, shift: int) -> None:
 
 def cases() -> Iterator[Case]:
     for name in TYPES:
-        yield Case(name, lambda name=name: run(name))
+        yield Case(name, partial(run, name))
     for name in ("bf16", "fp64"):
         races = (Race("plain", "plain"),)
-        yield Case(f"{name}, plain sum", lambda name=name: run_plain(name), races)
+        yield Case(f"{name}, plain sum", partial(run_plain, name), races)
     for name in ("fp16", "bf16"):
-        yield Case(f"{name}, read beside", lambda name=name: run_beside(name, 1))
+        yield Case(f"{name}, read beside", partial(run_beside, name, 1))
         yield Case(
             f"{name}, read what is added to",
-            lambda name=name: run_beside(name, 0),
+            partial(run_beside, name, 0),
             races=(Race("added", "read"),),
         )
 

@@ -83,7 +83,7 @@ def backward(
     tl.store(dv + own, value_sums)
 
 
-def reference(q, k, v, causal: bool) -> torch.Tensor:
+def reference(causal: bool, q, k, v) -> torch.Tensor:
     scores = q @ k.transpose(1, 2) * WIDTH**-0.5
     if causal:
         above = torch.ones(LENGTH, LENGTH, dtype=torch.bool, device=q.device).triu(1)
@@ -110,7 +110,7 @@ def run(causal: bool, atomic: bool | None) -> None:
         return
     sources = [x.float().requires_grad_() for x in (q, k, v)]
     with torch.enable_grad():
-        expected = reference(*sources, causal)
+        expected = reference(causal, *sources)
     assert torch.allclose(out, expected, atol=2e-2)
     if atomic:
         for got, want in zip(grads, torch.autograd.grad(expected, sources, grad), strict=True):

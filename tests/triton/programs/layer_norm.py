@@ -100,8 +100,7 @@ def run(lock: str = "acquire", unlock: str = "release", how: str = "one stream")
     with torch.no_grad():
         forward[(ROWS,)](x, out, weight, bias, mean, scale, COLUMNS, B=512, num_warps=4)
         if how == "atomics":
-            arguments = (grad, x, mean, scale, sums, COLUMNS)
-            backward_by_atomics[(ROWS,)](*arguments, B=512, num_warps=4)
+            backward_by_atomics[(ROWS,)](grad, x, mean, scale, sums, COLUMNS, B=512, num_warps=4)
         else:
             side.wait_stream(torch.cuda.current_stream())
             arguments = (grad, x, weight, mean, scale, grad_x, parts, locks, COLUMNS, GROUPS)

@@ -1,6 +1,7 @@
 """All semantics and scopes of an exchange that raises a flag and of an addition that sees it."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 import triton
@@ -90,7 +91,7 @@ def cases() -> Iterator[Case]:
             # Atomics of scopes that do not reach each other race, too.
             also = (Race("raise", "see"),) if "cta" in (put[1], get[1]) else ()
             races = (Race("put", "get"),)
-            yield Case(name, lambda put=put, get=get: run(put, get), races, also)
+            yield Case(name, partial(run, put, get), races, also)
 
 
 CASES = list(cases())

@@ -1,6 +1,7 @@
 """Every atomic that writes, with every semantics and scope, raises a flag that is seen rightly."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 import triton
@@ -90,7 +91,7 @@ def racy(how: str, semantics: str, scope: str) -> Case:
 
 def cases() -> Iterator[Case]:
     for how in ("store", "xchg", "cas", "add", "max", "min", "and", "or", "xor"):
-        yield Case(f"{how}, all that order", lambda how=how: run_all_that_order(how))
+        yield Case(f"{how}, all that order", partial(run_all_that_order, how))
         for semantics in ("relaxed", "release") if how == "store" else SEMANTICS:
             for scope in SCOPES:
                 if semantics in ("relaxed", "acquire") or scope == "cta":

@@ -1,6 +1,7 @@
 """Every atomic that reads, with every semantics and scope, sees a flag that is raised rightly."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 import triton
@@ -103,7 +104,7 @@ def racy(how: str, semantics: str, scope: str) -> Case:
 
 def cases() -> Iterator[Case]:
     for how in ("load", "poll", *UNCHANGED):
-        yield Case(f"{how}, all that order", lambda how=how: run_all_that_order(how))
+        yield Case(f"{how}, all that order", partial(run_all_that_order, how))
         for semantics in ("relaxed", "acquire") if how in ("load", "poll") else SEMANTICS:
             for scope in SCOPES:
                 if semantics in ("relaxed", "release") or scope == "cta":
