@@ -4,7 +4,8 @@
 //! processes map. To publish, a stream merges everything that it knows into a row and raises the
 //! count, with a system-scope release. To merge, it takes over the rows of all others. Two rows are
 //! enough: who publishes for the second time after a meeting has been to the next one, to which
-//! everybody came after having merged.
+//! everybody came after having merged. Of collectives that overlap it is not known which one a stream
+//! waited for, so it takes over both rows: later publications only add to what a row says.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,6 +42,10 @@ struct GroupState {
     meetings: u32,
     /// Behind the newest one.
     fence: Option<FenceId>,
+    /// Collectives that were begun and not waited for.
+    open: u32,
+    /// The rows, a bit each, of the open ones, and of those that overlapped with them.
+    rows: u32,
 }
 
 /// A barrier that a stream was given.
@@ -119,7 +124,7 @@ impl Group {
             let own = region.meeting_of(region.rank);
             missing = own.missing + 4 * u64::from(meeting % KEPT);
             let count = |&rank: &DeviceRank| (rank.0, region.meeting_of(rank).count);
-            let (go_on, merge) = group.merge(state, meeting)?;
+            let (go_on, merge) = group.merge(state, 1 << (meeting % 2))?;
             let mut steps = vec![Step::Count {
                 address: missing,
                 stride: 4,
@@ -155,6 +160,12 @@ impl Group {
             Ok(group.publish(state, meeting))
         })?;
         self.inner.backend.forget(fence);
+        let mut state = self.state();
+        if state.open == 0 {
+            state.rows = 0;
+        }
+        state.open += 1;
+        state.rows |= 1 << (state.meetings % 2);
         Ok(())
     }
 
@@ -166,12 +177,16 @@ impl Group {
     pub fn after_collective(&self, key: StreamKey) -> Result<(), Error> {
         let inner = &self.inner;
         let stream = inner.stream(key)?;
-        let meeting = self.state().meetings;
+        let rows = self.state().rows;
         self.give(&stream, |state| {
-            let (mut steps, merge) = self.merge(state, meeting)?;
+            let (mut steps, merge) = self.merge(state, rows)?;
             steps.extend(merge);
             Ok(steps)
-        })
+        })?;
+        // It may be waited for again, on another stream.
+        let mut state = self.state();
+        state.open = state.open.saturating_sub(1);
+        Ok(())
     }
 
     /// How many meetings each rank of the group has come to, by what its memory says now. Barriers of a stream
@@ -256,12 +271,8 @@ impl Group {
     }
 
     /// Steps by which the stream goes on with rows of its own, and those that take over what the others
-    /// told.
-    fn merge(
-        &self,
-        state: &mut StreamState,
-        meeting: u32,
-    ) -> Result<(Vec<Step>, Vec<Step>), Error> {
+    /// told in `rows`, a bit each.
+    fn merge(&self, state: &mut StreamState, rows: u32) -> Result<(Vec<Step>, Vec<Step>), Error> {
         let region = &self.device().region;
         let (slots, ids) = (region.topology.slots(), region.topology.ids());
         let pair = state.new_frontier().map_err(|_| self.no_room())?;
@@ -284,9 +295,10 @@ impl Group {
             },
             merge(entries(old.foreign), old.foreign),
         ];
-        let others = self.others.iter().map(|&rank| {
-            let row = region.meeting_of(rank).rows[meeting as usize % 2];
-            merge(entries(row), row)
+        let others = self.others.iter().flat_map(|&rank| {
+            let told = region.meeting_of(rank).rows.into_iter().enumerate();
+            told.filter(|(place, _)| rows >> place & 1 != 0)
+                .map(|(_, row)| merge(entries(row), row))
         });
         let others = others.collect();
         state.replace_frontier(pair);

@@ -17,7 +17,7 @@ from ._errors import Error
 from ._native import library
 from ._plugin import collectives
 from ._plugin.memory import new_pool
-from .testing import uint8_cuda_tensor_from_ptr
+from .testing import tensor_over
 
 #: How long ranks are waited for when memory is exchanged, in milliseconds.
 EXCHANGE_TIMEOUT = 60_000
@@ -245,7 +245,7 @@ class GSanSymmetricMemoryHandle:
 
     def barrier(self, channel: int = 0, timeout_ms: int = 0) -> None:
         """A barrier of all ranks on the current stream: what each did before is ordered before what
-        any does after. Returns when all have come; `timeout_ms` 0: however long that takes.
+        any does after. Returns when all have come; `timeout_ms` 0: that may take ten minutes.
 
         Raises:
             NotImplementedError: another channel than 0.
@@ -265,7 +265,7 @@ class GSanSymmetricMemoryHandle:
         self, rank: int, sizes: Sequence[int], dtype: Any, storage_offset: int = 0
     ) -> Any:
         """The memory of a rank as a tensor: `sizes` elements of `dtype`, `storage_offset` elements
-        from the start.
+        from the start. The tensor keeps the handle.
 
         Raises:
             ValueError: no such rank, or a slice that is not inside the buffer.
@@ -286,7 +286,7 @@ class GSanSymmetricMemoryHandle:
                 f"Requested slice ({last} bytes) exceeds buffer size {self._buffer_size} bytes."
             )
         first = self._peer_ptrs[rank] + self._peer_offsets[rank] + storage_offset * dtype.itemsize
-        memory = uint8_cuda_tensor_from_ptr(first, numel * dtype.itemsize, self._device_index)
+        memory = tensor_over(first, numel * dtype.itemsize, self._device_index, self)
         return memory.view(dtype).view(tuple(sizes))
 
     def close(self) -> None:

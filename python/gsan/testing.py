@@ -263,9 +263,10 @@ def thread_of_state(address: int, device: int) -> int | None:
 
 
 class _Memory:
-    """Device memory that nobody owns, in the form that `torch.as_tensor` takes."""
+    """Device memory in the form that `torch.as_tensor` takes; tensors keep it and what maps it."""
 
-    def __init__(self, address: int, size: int) -> None:
+    def __init__(self, address: int, size: int, owner: Any) -> None:
+        self.owner = owner
         self.__cuda_array_interface__ = {
             "shape": (size,),
             "typestr": "|u1",
@@ -276,6 +277,11 @@ class _Memory:
 
 def uint8_cuda_tensor_from_ptr(data_ptr: int, numel: int, device_index: int) -> Any:
     """A tensor over memory at an address, which must outlive it."""
+    return tensor_over(data_ptr, numel, device_index, None)
+
+
+def tensor_over(data_ptr: int, numel: int, device_index: int, owner: Any) -> Any:
+    """The same, which keeps `owner` for as long as it, or a view of it, is there."""
     import torch
 
     if numel < 0:
@@ -284,7 +290,7 @@ def uint8_cuda_tensor_from_ptr(data_ptr: int, numel: int, device_index: int) -> 
     if numel == 0:
         return torch.empty(0, dtype=torch.uint8, device=device)
     with torch.cuda.device(device):
-        return torch.as_tensor(_Memory(data_ptr, numel), device=device)
+        return torch.as_tensor(_Memory(data_ptr, numel, owner), device=device)
 
 
 def read_memory(address: int, size: int) -> bytes:

@@ -60,6 +60,31 @@ fn what_comes_before_a_barrier_on_one_rank_is_ordered_before_what_comes_after_it
 }
 
 #[test]
+fn collectives_that_overlap_are_each_an_edge() {
+    let gpu = &Gpu::with(Settings {
+        device_ranks: both().to_vec(),
+        devices: 2,
+        ..settings()
+    });
+    let open = |at, stream| gpu.open_as(Device(at), stream, StreamKind::NonBlocking);
+    let (a, other, b) = (open(0, 1), open(0, 2), open(1, 3));
+    let groups = [0, 1].map(|at| gpu.ordering.group(Device(at), &both()).unwrap());
+    gpu.launch(a, &[Write(0)]);
+    groups[0].before_collective(a).unwrap();
+    groups[1].before_collective(b).unwrap();
+    gpu.launch(a, &[Write(1)]);
+    gpu.launch(other, &[Write(2)]);
+    groups[0].before_collective(other).unwrap();
+    groups[1].before_collective(b).unwrap();
+    groups[1].after_collective(b).unwrap();
+    gpu.launch(b, &[Read(0), Read(1)]);
+    groups[1].after_collective(b).unwrap();
+    gpu.launch(b, &[Read(2)]);
+    let granules: Vec<_> = gpu.races().iter().map(|race| race.granule).collect();
+    assert_eq!(granules, [1], "what came after both began");
+}
+
+#[test]
 fn whoever_is_missing_is_named_and_the_stream_goes_on() {
     let gpu = Gpu::with(Settings {
         device_ranks: both().to_vec(),
