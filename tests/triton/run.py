@@ -17,6 +17,7 @@ failed.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import faulthandler
 import importlib.util
 import json
@@ -159,6 +160,9 @@ def plain(name: str, only: list[str]) -> None:
             case.run()
 
 
+running: set[subprocess.Popen[str]] = set()
+
+
 def run(command: list[str], limit: float, environment: dict[str, str]) -> tuple[int, str]:
     """Exit code and output; 124 when it took too long, and then all of it is stopped."""
     process = subprocess.Popen(
@@ -170,6 +174,7 @@ def run(command: list[str], limit: float, environment: dict[str, str]) -> tuple[
         errors="replace",
         start_new_session=True,
     )
+    running.add(process)
     try:
         output, _ = process.communicate(timeout=limit)
         return process.returncode, output
@@ -177,6 +182,16 @@ def run(command: list[str], limit: float, environment: dict[str, str]) -> tuple[
         os.killpg(process.pid, signal.SIGKILL)
         output, _ = process.communicate()
         return 124, output
+    finally:
+        running.discard(process)
+
+
+def stop(signum: int, frame: object) -> None:
+    """Stops what was started, which has sessions of its own, before the runner itself."""
+    for process in list(running):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    os._exit(128 + signum)
 
 
 class Table:
@@ -305,6 +320,7 @@ def main() -> int:
 
 def run_all(options: argparse.Namespace) -> int:
     table = Table(options.brief)
+    signal.signal(signal.SIGTERM, stop)
     environment = dict(os.environ)
     paths = [str(HERE), environment.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
