@@ -139,6 +139,8 @@
 #define GSAN_THREAD_ACQUIRED 4u
 /* How many sync words are kept that relaxed reads saw. */
 #define GSAN_THREAD_SEEN 8u
+/* How many entries are kept that were looked up beyond the own bank's row of the frontier. */
+#define GSAN_THREAD_KNOWN 8u
 /* In published: there is a publication. */
 #define GSAN_THREAD_PUBLISHED UINT64_C(0x2000000000000000)
 /* In published: the publication stands in the ring. */
@@ -543,8 +545,8 @@ struct gsan_thread_state {
     uint32_t accesses;
     /* The name of the checkpoint that is part of its clock; 0: none is. */
     uint32_t checkpoint;
-    /* 0. */
-    uint32_t reserved_word;
+    /* Where its newest atomic load was, as a fingerprint of the position; 0: nowhere. */
+    uint32_t load_position;
     /* Its newest publication, as GSAN_THREAD_PUBLISHED says; 0: none. */
     uint64_t published;
     /* The snapshot of its frontier with the launches overtaken that it knows to be complete. */
@@ -563,10 +565,18 @@ struct gsan_thread_state {
     uint32_t not_sampled;
     /* Records evicted because their cell was full; the same. */
     uint32_t evicted;
+    /* Where it made an atomic load as well as another atomic, as a fingerprint; 0: nowhere. */
+    uint32_t mixed_position;
+    /* The newest strong read that left its cell as it was, and that cell, as a fingerprint; 0: it
+     * may do otherwise now.
+     */
+    uint64_t settled;
     /* 0. */
-    uint32_t reserved[5];
-    /* Sync words that relaxed reads saw, for a later acquire fence. */
-    uint64_t seen[8];
+    uint32_t reserved[2];
+    /* What it found last when it looked beyond its own bank's row of the frontier: the thread id
+     * above the entry.
+     */
+    uint64_t known[8];
     /* The launch. */
     struct gsan_launch_descriptor launch;
 };
@@ -588,7 +598,7 @@ GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, lock) == 68);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, snapshot) == 72);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, accesses) == 76);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, checkpoint) == 80);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, reserved_word) == 84);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, load_position) == 84);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, published) == 88);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, frontier) == 96);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, state) == 104);
@@ -598,8 +608,10 @@ GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, coordinates) == 152);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, carries) == 160);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, not_sampled) == 164);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, evicted) == 168);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, reserved) == 172);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, seen) == 192);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, mixed_position) == 172);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, settled) == 176);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, reserved) == 184);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, known) == 192);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, launch) == 256);
 
 /* One start of a CTA. Each thread id has a ring of them, which the holder of the slot alone writes: an

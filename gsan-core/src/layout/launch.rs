@@ -134,6 +134,8 @@ pub mod thread_flags {
         pub const ACQUIRED: u32 = 4;
         /// How many sync words are kept that relaxed reads saw.
         pub const SEEN: u32 = 8;
+        /// How many entries are kept that were looked up beyond the own bank's row of the frontier.
+        pub const KNOWN: u32 = 8;
         /// In `published`: there is a publication.
         pub const PUBLISHED: u64 = 1 << 61;
         /// In `published`: the publication stands in the ring.
@@ -190,8 +192,8 @@ structure! {
         pub accesses: u32,
         /// The name of the checkpoint that is part of its clock; 0: none is.
         pub checkpoint: u32,
-        /// 0.
-        pub reserved_word: u32,
+        /// Where its newest atomic load was, as a fingerprint of the position; 0: nowhere.
+        pub load_position: u32,
         /// Its newest publication, as `GSAN_THREAD_PUBLISHED` says; 0: none.
         pub published: u64,
         /// The snapshot of its frontier with the launches overtaken that it knows to be complete.
@@ -210,10 +212,16 @@ structure! {
         pub not_sampled: u32,
         /// Records evicted because their cell was full; the same.
         pub evicted: u32,
+        /// Where it made an atomic load as well as another atomic, as a fingerprint; 0: nowhere.
+        pub mixed_position: u32,
+        /// The newest strong read that left its cell as it was, and that cell, as a fingerprint; 0: it
+        /// may do otherwise now.
+        pub settled: u64,
         /// 0.
-        pub reserved: [u32; 5],
-        /// Sync words that relaxed reads saw, for a later acquire fence.
-        pub seen: [u64; 8],
+        pub reserved: [u32; 2],
+        /// What it found last when it looked beyond its own bank's row of the frontier: the thread id
+        /// above the entry.
+        pub known: [u64; 8],
         /// The launch.
         pub launch: LaunchDescriptor,
     }

@@ -7,17 +7,25 @@
 
 namespace gsan {
 
-// Beyond the own bank's row of the frontier.
+// Beyond the own bank's row of the frontier, which was looked at.
 GSAN_COLD bool is_ordered_elsewhere(Cta cta, u32 thread, u32 epoch) {
   if (epoch == GSAN_CLOCK_EPOCH_MAX || cta.flags() & GSAN_THREAD_EVERYTHING) return true;
+  if (covers(cta.recall(thread), epoch)) return true;
   Place place;
   if (!Topology{cta.region.globals->constants}.place(thread, place)) return true;
   const gsan_launch_descriptor& launch = *cta.launch();
-  if (frontier(launch).covers(place, thread, epoch)) return true;
+  auto knows = [&](u32 entry) {
+    if (!covers(entry, epoch)) return false;
+    cta.remember(thread, entry);
+    return true;
+  };
+  // The frontier is the same for as long as the launch runs.
+  u64 foreign = cta.state->foreign_row;
+  if (foreign != 0 && knows(ptx::load_constant(entries(foreign) + thread))) return true;
   if (launch.named_rows != 0) {
     u64 row = reinterpret_cast<const u64*>(launch.named_rows)[place.bank];
     if (row != 0 &&
-        covers(ptx::load_constant(reinterpret_cast<const u32*>(row) + place.slot), epoch)) {
+        knows(ptx::load_constant(reinterpret_cast<const u32*>(row) + place.slot))) {
       return true;
     }
   }
@@ -26,16 +34,25 @@ GSAN_COLD bool is_ordered_elsewhere(Cta cta, u32 thread, u32 epoch) {
     if (rows.covers(place, thread, epoch)) return true;
   }
   u32 checkpoint = known_checkpoint(cta);
-  if (checkpoint != kNoCheckpoint && epoch <= checkpoint_epoch(cta.region, checkpoint, thread)) {
+  if (checkpoint != kNoCheckpoint &&
+      knows(entry_all(checkpoint_epoch(cta.region, checkpoint, thread)))) {
     return true;
   }
   Vector clock = private_clock(cta);
-  return clock.words != nullptr && covers(clock.get(place), epoch);
+  return clock.words != nullptr && knows(clock.get(place));
+}
+
+// Whether the CTA knows more than its own epochs and the own bank's row of the frontier.
+GSAN_DEVICE bool knows_more(const gsan_thread_state& state) {
+  u64 rows = state.foreign_row | state.named_rows | ptx::local_load(&state.private_clock);
+  return (rows != 0) | ((ptx::local_load(&state.checkpoint) | ptx::local_load(&state.taken) |
+                         ptx::local_load(&state.flags)) != 0);
 }
 
 // The part that most records are ordered by: the CTA's own epochs, and the own bank's row of the
 // frontier.
 struct FrontierView {
+  Cta cta;
   const u32* own_row;
   u32 thread;
   u32 start;
@@ -45,16 +62,13 @@ struct FrontierView {
   bool more;
 
   GSAN_DEVICE explicit FrontierView(Cta cta)
-      : own_row(reinterpret_cast<const u32*>(cta.state->own_row)),
+      : cta(cta),
+        own_row(reinterpret_cast<const u32*>(cta.state->own_row)),
         thread(cta.thread()),
         start(cta.state->start),
         bank_first(cta.state->bank_first),
-        slots(own_row == nullptr ? 0 : cta.state->slots) {
-    const gsan_thread_state& state = *cta.state;
-    u64 rows = state.foreign_row | state.named_rows | ptx::local_load(&state.private_clock);
-    more = (rows != 0) | ((ptx::local_load(&state.checkpoint) | ptx::local_load(&state.taken) |
-                           ptx::local_load(&state.flags)) != 0);
-  }
+        slots(own_row == nullptr ? 0 : cta.state->slots),
+        more(knows_more(*cta.state)) {}
 
   // What the row says of thread id `other`.
   GSAN_DEVICE u32 entry(u32 other) const {
@@ -63,9 +77,11 @@ struct FrontierView {
   }
 
   // Whether epoch `epoch` of thread id `other`, of which the row says `entry`, is ordered by this
-  // part.
+  // part, or by what was looked up before.
   GSAN_DEVICE bool covers(u32 entry, u32 other, u32 epoch) const {
-    return gsan::covers(entry, epoch) | ((other == thread) & (epoch >= start));
+    bool known = gsan::covers(entry, epoch) | ((other == thread) & (epoch >= start));
+    if (more && !known) known = gsan::covers(cta.recall(other), epoch);
+    return known;
   }
 };
 
@@ -78,6 +94,8 @@ struct Past {
   u32 start;
   u32 bank_first;
   u32 slots;
+  // Whether the CTA knows more than this.
+  bool more;
 
   GSAN_DEVICE explicit Past(Cta cta)
       : cta(cta),
@@ -85,12 +103,15 @@ struct Past {
         thread(cta.thread()),
         start(cta.state->start),
         bank_first(cta.state->bank_first),
-        slots(own_row == nullptr ? 0 : cta.state->slots) {}
+        slots(own_row == nullptr ? 0 : cta.state->slots),
+        more(knows_more(*cta.state)) {}
 
   GSAN_DEVICE bool is_ordered(u32 other, u32 epoch) const {
     if (other == thread && epoch >= start) return true;
     u32 slot = other - bank_first;
     if (slot < slots && covers(ptx::load_constant(own_row + slot), epoch)) return true;
+    // Ids of the own bank are in use; of others that is looked up.
+    if (!more && slot < cta.state->slots && epoch != GSAN_CLOCK_EPOCH_MAX) return false;
     return is_ordered_elsewhere(cta, other, epoch);
   }
 

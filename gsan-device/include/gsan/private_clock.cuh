@@ -82,6 +82,7 @@ GSAN_DEVICE u32 known_checkpoint(Cta cta) { return ptx::local_load(&cta.state->c
 // The clock changed: the next release has something new to say.
 GSAN_DEVICE void learned(Cta cta, Warp warp) {
   if (!warp.leads()) return;
+  cta.unsettle();
   ptx::local_or(&cta.state->flags, GSAN_THREAD_CHANGED);
   cta.touch();
 }
@@ -92,27 +93,57 @@ GSAN_DEVICE void learn_everything(Cta cta, Warp warp, u32 loss) {
   learned(cta, warp);
 }
 
-// The part of `entry` that the private clock has to hold: what the frontier, the completions in
-// `taken` and the checkpoint do not cover, or a little more.
-GSAN_COLD u32 beyond(Cta cta, u32 taken, Place place, u32 thread, u32 entry) {
-  if (cta.has_slot() && thread == cta.thread()) entry = cut_from(entry, cta.state->start);
-  if (entry == 0) return 0;
+// The parts of the entries of four slots that the private clock has to hold: what the frontier, the
+// completions in `taken` and the checkpoint do not cover, or a little more. What is known of the four is
+// under way at once.
+GSAN_COLD Quad beyond(Cta cta, u32 taken, Place first, u32 first_thread, Quad quad) {
   const gsan_launch_descriptor& launch = *cta.launch();
-  entry = frontier(launch).cut(place, thread, entry);
-  if (launch.named_rows != 0) {
-    u64 row = reinterpret_cast<const u64*>(launch.named_rows)[place.bank];
-    if (row != 0) {
-      entry = cut(entry, ptx::load_relaxed(reinterpret_cast<const u32*>(row) + place.slot));
+  auto cut_by = [&](auto known) {
+    u32 entries[4];
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i) entries[i] = quad.entry[i] == 0 ? 0 : known(i);
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i) quad.entry[i] = cut(quad.entry[i], entries[i]);
+  };
+  if (cta.has_slot()) {
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i) {
+      if (first_thread + i != cta.thread()) continue;
+      quad.entry[i] = cut_from(quad.entry[i], cta.state->start);
     }
   }
+  // The frontier is the same for as long as the launch runs.
+  if (cta.state->own_row != 0 && first.bank == launch.bank) {
+    auto row = reinterpret_cast<const u32*>(cta.state->own_row) + first.slot;
+    cut_by([&](u32 i) { return ptx::load_constant(row + i); });
+  }
+  if (cta.state->foreign_row != 0) {
+    const u32* row = entries(cta.state->foreign_row) + first_thread;
+    cut_by([&](u32 i) { return ptx::load_constant(row + i); });
+  }
+  if (launch.named_rows != 0) {
+    u64 address = reinterpret_cast<const u64*>(launch.named_rows)[first.bank];
+    auto row = reinterpret_cast<const u32*>(address) + first.slot;
+    if (address != 0) cut_by([&](u32 i) { return ptx::load_constant(row + i); });
+  }
   for (u32 left = taken; left != 0; left &= left - 1) {
-    entry = completion_of_overtaken(launch, ptx::lowest(left)).cut(place, thread, entry);
+    Rows rows = completion_of_overtaken(launch, ptx::lowest(left));
+#pragma unroll 1
+    for (u32 i = 0; i < 4; ++i) {
+      u32 entry = quad.at(i);
+      if (entry == 0) continue;
+      entry = rows.cut({first.bank, first.slot + i}, first_thread + i, entry);
+#pragma unroll
+      for (u32 j = 0; j < 4; ++j) quad.entry[j] = j == i ? entry : quad.entry[j];
+    }
   }
   u32 checkpoint = known_checkpoint(cta);
-  if (entry != 0 && checkpoint != kNoCheckpoint) {
-    entry = cut(entry, entry_all(checkpoint_epoch(cta.region, checkpoint, thread)));
+  if (checkpoint != kNoCheckpoint) {
+    cut_by([&](u32 i) {
+      return entry_all(checkpoint_epoch(cta.region, checkpoint, first_thread + i));
+    });
   }
-  return entry;
+  return quad;
 }
 
 // Entries of consecutive slots of one bank, on their way into a clock.
@@ -172,13 +203,8 @@ GSAN_COLD Taken take_part(Cta cta, Warp warp, Part part, u32* target, bool cuts,
       if (warp.share(still) == 0) return Taken::kOverwritten;
     }
     if (target == nullptr && warp.share(u32(knows_everything(cta))) != 0) continue;
-    if (cuts) {
-#pragma unroll
-      for (u32 i = 0; i < 4; ++i) {
-        if (quad.entry[i] == 0) continue;
-        quad.entry[i] = beyond(cta, taken, {part.bank, slot + i}, first_id + slot + i,
-                               quad.entry[i]);
-      }
+    if (cuts && quad.any()) {
+      quad = beyond(cta, taken, {part.bank, slot}, first_id + slot, quad);
     }
     if (target == nullptr && clock.words == nullptr) {
       if (!warp.any(quad.any())) continue;
@@ -301,7 +327,9 @@ GSAN_COLD void learn_checkpoint(Cta cta, Warp warp, u32 checkpoint) {
 // The completions of `taken` are known. By one lane.
 GSAN_DEVICE void take_completions(Cta cta, u32 taken) {
   u32 before = ptx::local_or(&cta.state->taken, taken);
-  if ((before | taken) != before) cta.touch();
+  if ((before | taken) == before) return;
+  cta.unsettle();
+  cta.touch();
 }
 
 // Whether a publication of the device at `home` is of the CTA's own launch.
@@ -362,13 +390,13 @@ GSAN_DEVICE bool has_acquired(Cta cta, u64 key) {
 }
 
 // Merges what a sync record says, which was read without a fence behind it. By a warp; `sync` is the
-// same for all lanes.
-GSAN_COLD void acquire(Cta cta, Warp warp, u64 sync) {
+// same for all lanes. Returns whether it was new.
+GSAN_COLD bool acquire(Cta cta, Warp warp, u64 sync) {
   u64 key = acquired_key(sync);
   u32 known = knows_everything(cta) || has_acquired(cta, key);
   if (warp.share(known) != 0) {
     ptx::fence_cta();
-    return;
+    return false;
   }
   // What the sync word names was written before. Each lane's read comes before its fence.
   fence(cta.region);
@@ -378,6 +406,7 @@ GSAN_COLD void acquire(Cta cta, Warp warp, u64 sync) {
   if (warp.leads() && sync_token(sync) != kLastToken) {
     ptx::local_store(acquired_place(cta, key), key);
   }
+  return true;
 }
 
 // Counts everything that happened so far as ordered: more than was read is merged when it is not known

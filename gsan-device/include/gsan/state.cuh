@@ -140,10 +140,26 @@ struct Cta {
     return epoch;
   }
 
+  // That `entry` covers epochs of `thread`, all of which are ordered before the CTA: it may be asked
+  // again. What is known once stays known.
+  GSAN_DEVICE void remember(u32 thread, u32 entry) const {
+    ptx::local_store(&state->known[thread % GSAN_THREAD_KNOWN], u64(thread) << 32 | entry);
+  }
+
+  // What was remembered last of `thread`; 0 if it is forgotten.
+  GSAN_DEVICE u32 recall(u32 thread) const {
+    u64 word = ptx::local_load(&state->known[thread % GSAN_THREAD_KNOWN]);
+    return u32(word >> 32) == thread ? u32(word) : 0;
+  }
+
+  // What the CTA knows has changed: what an access found there is to be worked out anew.
+  GSAN_DEVICE void unsettle() const { ptx::local_store(&state->settled, u64(0)); }
+
   // From now on everything counts as ordered before this CTA.
   GSAN_DEVICE void learn_everything(u32 loss) const {
     count(region, loss);
     ptx::local_or(&state->flags, GSAN_THREAD_EVERYTHING);
+    unsettle();
   }
 };
 

@@ -64,6 +64,13 @@ struct Quad {
 
   GSAN_DEVICE bool any() const { return (entry[0] | entry[1] | entry[2] | entry[3]) != 0; }
 
+  // Entry `index`, from registers.
+  GSAN_DEVICE u32 at(u32 index) const {
+    u32 low = index & 1 ? entry[1] : entry[0];
+    u32 high = index & 1 ? entry[3] : entry[2];
+    return index & 2 ? high : low;
+  }
+
   GSAN_DEVICE static Quad load(const u32* words) {
     Quad quad;
     ptx::load_relaxed_system_quad(words, quad.entry[0], quad.entry[1], quad.entry[2],
@@ -83,6 +90,7 @@ enum class Merged : u32 { kNothingNew, kChanged, kFull };
 GSAN_DEVICE Merged merge(const Vector& target, Warp warp, u32 bank, u32 slot, const Quad& quad) {
   // The length that is needed: one more than the highest slot of which something is said.
   u32 end = 0;
+#pragma unroll
   for (u32 i = 0; i < 4; ++i) {
     if (quad.entry[i] != 0) end = slot + i + 1;
   }
@@ -108,14 +116,18 @@ GSAN_DEVICE Merged merge(const Vector& target, Warp warp, u32 bank, u32 slot, co
   }
   bool changed = end > length;
   if (quad.any()) {
+    // Nobody else writes the four; those of which nothing is said stay as they are.
+    Quad found = Quad::load(entries + slot);
+    Quad merged = found;
+    bool differs = false;
+#pragma unroll
     for (u32 i = 0; i < 4; ++i) {
       if (quad.entry[i] == 0) continue;
-      u32 found = ptx::load_relaxed_system(entries + slot + i);
-      u32 merged = hull(found, quad.entry[i]);
-      if (merged == found) continue;
-      ptx::store_relaxed_system(entries + slot + i, merged);
-      changed = true;
+      merged.entry[i] = hull(found.entry[i], quad.entry[i]);
+      differs |= merged.entry[i] != found.entry[i];
     }
+    if (differs) merged.store(entries + slot);
+    changed |= differs;
   }
   changed = warp.any(changed);
   if (end > length) {
