@@ -106,17 +106,21 @@ GSAN_TENSOR_API void __triton_gsan_atomic_tensor_desc(gsan_global_state* globals
 
 GSAN_API void __triton_gsan_atomic_begin_scalar(gsan_global_state* globals, gsan_atomic_event* event,
                                               u32 pred, u64 address, u32 bytes, u32 reads, u32 sem,
-                                              u32 scope, const char*, u32) {
-  if (!pred) return;
-  begin_strong<GSAN_RECORDS>(Cta::current(globals), event, address, bytes, reads,
-                             strong(sem, scope));
+                                              u32 scope, const char* file, u32 line) {
+  Warp warp = Warp::current();
+  if (!warp.any(pred)) return;
+  Cta cta = Cta::current(globals);
+  Strong access = strong(sem, scope);
+  bool may_write = !reads || access.releases || !expects_load(cta, {file, line});
+  begin_strong<GSAN_RECORDS>(cta, warp, pred, event, address, bytes, reads, may_write, access);
 }
 
 GSAN_API void __triton_gsan_atomic_end_scalar(const gsan_atomic_event* event, u32 pred, u32 wrote,
                                             u32 is_rmw, u32 sem, u32 scope, const char* file,
                                             u32 line) {
-  if (!pred) return;
-  end_strong<GSAN_RECORDS>(event, wrote, is_rmw, strong(sem, scope), {file, line});
+  Warp warp = Warp::current();
+  if (!warp.any(pred)) return;
+  end_strong<GSAN_RECORDS>(warp, pred, event, wrote, is_rmw, strong(sem, scope), {file, line});
 }
 
 // The scratch memory of clusters is zero at launch, and their CTAs meet at hardware barriers between

@@ -203,11 +203,13 @@ GSAN_COLD Victim victim(Cell<S> cell, u64 record, P past, Sampler sampler) {
 }
 
 // Changes the cell at `words`, read as `cell`, as the access requires. Returns the limit that was
-// met, or kNoLoss.
+// met, or kNoLoss, and whether anything was changed.
 template <unsigned S, class P>
 GSAN_DEVICE u32 update(u64* words, const Cell<S>& cell, const Survey& found,
-                       const CellAccess& access, const P& past, const Sampler& sampler) {
+                       const CellAccess& access, const P& past, const Sampler& sampler,
+                       bool& changed) {
   u64 first = cell.word[0];
+  changed = !found.equal || found.observed != 0;
   if (found.equal) {
     clear(words, first, found.observed);
     return kNoLoss;
@@ -222,12 +224,22 @@ GSAN_DEVICE u32 update(u64* words, const Cell<S>& cell, const Survey& found,
     Victim given = victim(cell, access.record, past, sampler);
     loss = given.loss;
     target = given.index;
-    if (target == Victim::kNone) return loss;
+    if (target == Victim::kNone) {
+      changed = false;
+      return loss;
+    }
   }
   replace(words, target, first, access.record);
   u32 superseded = access.writes() ? found.superseded : 0;
   clear(words, first, (found.observed | superseded) & ~(1u << target));
   return loss;
+}
+
+template <unsigned S, class P>
+GSAN_DEVICE u32 update(u64* words, const Cell<S>& cell, const Survey& found,
+                       const CellAccess& access, const P& past, const Sampler& sampler) {
+  bool changed;
+  return update(words, cell, found, access, past, sampler, changed);
 }
 
 }  // namespace gsan

@@ -289,12 +289,12 @@ class Atomic {
                 : scope == Scope::kGpu ? GSAN_SCOPE_GPU
                                        : GSAN_SCOPE_SYS},
         is_rmw_(reads && may_write) {
-    begin_strong<GSAN_RECORDS>(Cta::current(current_globals()), &event_,
-                               reinterpret_cast<u64>(at), sizeof(T), reads, strong_);
+    begin_strong<GSAN_RECORDS>(Cta::current(current_globals()), Warp::current(), true, &event_,
+                               reinterpret_cast<u64>(at), sizeof(T), reads, may_write, strong_);
   }
 
   GSAN_DEVICE void end(bool wrote, const char* file, u32 line) const {
-    end_strong<GSAN_RECORDS>(&event_, wrote, is_rmw_, strong_, {file, line});
+    end_strong<GSAN_RECORDS>(Warp::current(), true, &event_, wrote, is_rmw_, strong_, {file, line});
   }
 
  private:

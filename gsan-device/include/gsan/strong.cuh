@@ -5,7 +5,9 @@
 // Whoever observes the write removes the announcement, so that no record accuses him afterwards; the
 // record replaces the announcement and nothing else.
 //
-// At begin it is not known whether something will be written: whatever reads is announced, too.
+// At begin it is not known whether something will be written: whatever reads is announced, too. But what is
+// at the position of an atomic load is most likely one again, which needs no announcement: threads that
+// poll store nothing until they see something new. Should it write for once, that is not recorded.
 #pragma once
 
 #include "gsan/address.cuh"
@@ -22,6 +24,29 @@ struct Strong {
   // GSAN_SCOPE_*.
   u32 scope;
 };
+
+// Never 0.
+GSAN_DEVICE u32 position_print(Position position) {
+  u64 file = reinterpret_cast<u64>(position.file);
+  return mix(u32(file) ^ u32(file >> 32) ^ position.line * GSAN_HASH_THREAD_MULTIPLIER) | 1;
+}
+
+// Whether nothing but atomic loads was seen at `position`.
+GSAN_DEVICE bool expects_load(Cta cta, Position position) {
+  u32 print = position_print(position);
+  return ptx::local_load(&cta.state->load_position) == print &&
+         ptx::local_load(&cta.state->mixed_position) != print;
+}
+
+GSAN_DEVICE void note_position(Cta cta, Position position, bool loads) {
+  u32 print = position_print(position);
+  u32 known = ptx::local_load(&cta.state->load_position);
+  if (loads && known != print) {
+    ptx::local_store(&cta.state->load_position, print);
+  } else if (!loads && known == print) {
+    ptx::local_store(&cta.state->mixed_position, print);
+  }
+}
 
 // A fence as far as `scope` reaches.
 GSAN_DEVICE void fence_at(u32 scope) {
@@ -114,14 +139,15 @@ struct Announced {
   u16 digests[3] = {0, 0, 0};
 };
 
-// A strong access that may write begins.
+// A strong access begins. `writes`: it may write. The cell was read as `cell`.
 template <unsigned S>
-GSAN_DEVICE Announced announce(u64* words, const CellAccess& access, u64 mark, const Past& past,
+GSAN_DEVICE Announced announce(u64* words, const Cell<S>& cell, bool writes,
+                               const CellAccess& access, u64 mark, const Past& past,
                                const Sampler& sampler) {
   Announced announced;
-  Cell<S> cell = Cell<S>::load(words);
 #pragma unroll
   for (unsigned i = 1; i < S; ++i) announced.digests[i - 1] = u16(digest(cell.word[i]));
+  if (!writes) return announced;
   Survey found = survey(cell, access, past);
   if (found.equal) return announced;
   u32 free = (found.empty | found.superseded | found.covered) & ~1u;
@@ -151,10 +177,12 @@ GSAN_DEVICE Announced announce(u64* words, const CellAccess& access, u64 mark, c
   return announced;
 }
 
-// Removes the announcements of accesses that the current one may have observed.
+// Removes the announcements of accesses that the current one may have observed. Returns whether there
+// were any.
 template <unsigned S>
-GSAN_DEVICE void remove_announcements(u64* words, const Cell<S>& cell, u64 own,
+GSAN_DEVICE bool remove_announcements(u64* words, const Cell<S>& cell, u64 own,
                                       const CellAccess& access, bool acquires, const Past& past) {
+  bool any = false;
 #pragma unroll
   for (unsigned i = 1; i < S; ++i) {
     u64 mark = cell.word[i];
@@ -162,7 +190,9 @@ GSAN_DEVICE void remove_announcements(u64* words, const Cell<S>& cell, u64 own,
     bool known = record_writes(mark) && acquires && access.cover_each_other(mark, past);
     // Whatever has become of it meanwhile goes, too.
     if (!known) ptx::exchange_relaxed_system(words + i, u64(0));
+    any |= !known;
   }
+  return any;
 }
 
 // Tells the races of the words of `which`.
@@ -178,14 +208,36 @@ GSAN_DEVICE void report_all(Cta cta, const Cell<S>& cell, const CellAccess& acce
   }
 }
 
-// A strong access ends; `access` says what came of it. Words that changed since begin are not checked.
-// Returns the limit that was met, or kNoLoss.
+// What a strong read finds, as a fingerprint: the lowest bit is left free, the next is set.
 template <unsigned S>
-GSAN_DEVICE u32 finish(Cta cta, u64* words, const Announced& announced, u64 found_first, u64 mark,
-                       const CellAccess& access, bool acquires, const Past& past,
-                       const Sampler& sampler, u64 granule, Position position) {
+GSAN_DEVICE u64 finding(const Cell<S>& cell, const CellAccess& access, u64 granule) {
+  constexpr u64 kMultiplier = 0x9e3779b97f4a7c15;
+  u64 print = (access.record ^ granule << 1) * kMultiplier;
+#pragma unroll
+  for (unsigned i = 0; i < S; ++i) print = (print ^ print >> 32 ^ cell.word[i]) * kMultiplier;
+  return ((print ^ print >> 32) & ~u64(3)) | 2;
+}
+
+// A strong access ends; `access` says what came of it, `cell` what is there now. Words that changed since
+// begin are not checked. Returns the limit that was met, or kNoLoss.
+//
+// A read that found what the read before it found, and then changed nothing, changes nothing again, unless
+// the CTA has learned something since: so threads that poll do little.
+template <unsigned S>
+GSAN_DEVICE u32 finish(Cta cta, u64* words, Cell<S> cell, const Announced& announced,
+                       u64 found_first, u64 mark, const CellAccess& access, bool acquires,
+                       const Past& past, const Sampler& sampler, u64 granule, Position position) {
   u32 place = announced.place;
-  Cell<S> cell = Cell<S>::load(words);
+  bool may_settle = place == 0 && !access.writes();
+  u64 print = 0;
+  if (may_settle) {
+    print = finding(cell, access, granule);
+    u64 settled = ptx::local_load(&cta.state->settled);
+    if ((settled & ~u64(1)) == print) {
+      return settled & 1 ? u32(GSAN_LOSS_READ_NOT_SAMPLED) : kNoLoss;
+    }
+    ptx::local_store(&cta.state->settled, u64(0));
+  }
   bool holds = false;
   u32 unchanged = cell.word[0] == found_first;
 #pragma unroll
@@ -193,7 +245,9 @@ GSAN_DEVICE u32 finish(Cta cta, u64* words, const Announced& announced, u64 foun
     holds |= i == place && cell.word[i] == mark;
     if (digest(cell.word[i]) == announced.digests[i - 1]) unchanged |= 1u << i;
   }
-  if (access.reads()) remove_announcements(words, cell, mark, access, acquires, past);
+  if (access.reads() && remove_announcements(words, cell, mark, access, acquires, past)) {
+    may_settle = false;
+  }
   if (holds) {
 #pragma unroll
     for (unsigned i = 1; i < S; ++i) {
@@ -210,7 +264,12 @@ GSAN_DEVICE u32 finish(Cta cta, u64* words, const Announced& announced, u64 foun
   if (!access.writes()) {
     // Nothing was written after all.
     if (holds) ptx::compare_exchange_relaxed_system(words + place, mark, announced.evicted);
-    return update(words, cell, found, access, past, sampler);
+    bool changed;
+    u32 loss = update(words, cell, found, access, past, sampler, changed);
+    if (may_settle && !changed && found.racing == 0) {
+      ptx::local_store(&cta.state->settled, print | u64(loss == GSAN_LOSS_READ_NOT_SAMPLED));
+    }
+    return loss;
   }
   u32 gone = found.observed | found.superseded;
   if (holds) gone &= ~(1u << place);
@@ -240,6 +299,23 @@ GSAN_DEVICE bool can_be_named(Cta cta, const AddressSpace<S>& space, u64 address
          region >> GSAN_EVENT_REGION_SHIFT >> (64 - GSAN_EVENT_OFFSET_BITS) == 0;
 }
 
+// Calls `body(first)` once in each of `lanes`, which call together; those that name the same granule take
+// turns. `first`: it is the first of them.
+template <class F>
+GSAN_DEVICE void take_turns(u32 lanes, u64 granule, F body) {
+  if ((lanes & (lanes - 1)) == 0) {
+    body(true);
+    return;
+  }
+  u32 same = ptx::alike(lanes, granule);
+  u32 turn = Warp::before(same);
+  u32 turns = ptx::largest(lanes, ptx::count_bits(same));
+  for (u32 now = 0; now < turns; ++now) {
+    if (now == turn) body(now == 0);
+    ptx::meet(lanes);
+  }
+}
+
 // What an event keeps of region and address.
 template <unsigned S>
 GSAN_DEVICE u64 event_access(Cta cta, const AddressSpace<S>& space, u64 address) {
@@ -252,59 +328,70 @@ GSAN_COLD void begin_unchecked(Cta cta, bool acquires, u32 loss) {
   if (loss != kNoLoss) count(cta.region, loss);
   if (!acquires) return;
   ptx::local_or(&cta.state->flags, GSAN_THREAD_EVERYTHING | GSAN_THREAD_CHANGED);
+  cta.unsettle();
   cta.touch();
 }
 
-// A strong access is about to be executed. By the lanes that make one.
+// Whether a strong access is checked, and starts its event. One that is not may bring something.
 template <unsigned S>
-GSAN_COLD void begin_strong(Cta cta, gsan_atomic_event* event, u64 address, u32 bytes, bool reads,
-                            Strong strong) {
+GSAN_COLD bool may_begin(Cta cta, gsan_atomic_event* event, u64 address, u32 bytes, bool acquires) {
   event->access = 0;
-  if (!cta.is_known()) return;
+  if (!cta.is_known()) return false;
   AddressSpace<S> space(cta.region.globals->constants);
   if (!space.is_managed(address)) {
-    return begin_unchecked(cta, strong.acquires && reads, GSAN_LOSS_UNMANAGED);
+    begin_unchecked(cta, acquires, GSAN_LOSS_UNMANAGED);
+    return false;
   }
   if (!can_be_named(cta, space, address, bytes)) {
-    return begin_unchecked(cta, strong.acquires && reads, GSAN_LOSS_NOT_INSTRUMENTED);
+    begin_unchecked(cta, acquires, GSAN_LOSS_NOT_INSTRUMENTED);
+    return false;
   }
-  if (space.is_write_once(address)) {
-    begin_unchecked(cta, strong.acquires && reads, kNoLoss);
-    event->access = event_access(cta, space, address);
-    event->found = bytes;
-    event->bytes = 0;
-    return;
-  }
-  Warp warp = Warp::current();
+  event->access = event_access(cta, space, address);
+  if (!space.is_write_once(address)) return true;
+  begin_unchecked(cta, acquires, kNoLoss);
+  event->found = bytes;
+  event->bytes = 0;
+  return false;
+}
+
+// A strong access is about to be executed by the lanes for which `takes` holds. The others of the warp
+// that call help with clocks.
+template <unsigned S>
+GSAN_COLD void begin_strong(Cta cta, Warp warp, bool takes, gsan_atomic_event* event, u64 address,
+                            u32 bytes, bool reads, bool may_write, Strong strong) {
+  if (takes) takes = may_begin<S>(cta, event, address, bytes, strong.acquires && reads);
+  u32 takers = warp.ballot(takes);
+  if (takers == 0) return;
+  const gsan_constants& constants = cta.region.globals->constants;
   u32 offset = u32(address) & (kGranule - 1);
   u64 granule = address - offset;
   u32 mask = bytes_between(offset, offset + bytes);
-  u64* words = space.shadow(granule, cta.region.globals->constants.reserve_base);
-  u64 found = ptx::load_relaxed_system(words);
-  u64 left = found;
+  u64* words = AddressSpace<S>(constants).shadow(granule, constants.reserve_base);
+  u64 found = 0;
+  u64 left = 0;
   Released own = {};
-  if (warp.any(strong.releases)) {
+  if (strong.releases) {
+    if (takes) found = ptx::load_relaxed_system(words);
     Known known = Known::of(cta, found);
     own = publish(cta, warp);
-    left = release_into(cta, warp, words, strong.releases, own, known, mask, strong.scope, found);
+    left = release_into(cta, warp, words, takes, own, known, mask, strong.scope, found);
   }
+  if (!takes) return;
+  Cell<S> cell = Cell<S>::load(words);
+  if (!strong.releases) found = left = cell.word[0];
   u32 epoch = strong.releases ? own.epoch : cta.has_slot() ? cta.touch() : 0;
   Announced announced;
   if (cta.has_slot()) {
     CellAccess access = {make_record(cta.thread(), epoch, mask, true, strong.scope, 0),
                          GSAN_RACE_WRITE | (reads ? u32(GSAN_RACE_READ) : 0), strong.scope};
     u64 mark = announcement(cta, epoch, strong.releases, strong.scope);
-    Sampler sampler = {cta.region.globals->constants.seed, granule / kGranule};
+    Sampler sampler = {constants.seed, granule / kGranule};
     Past past(cta);
-    u32 same = ptx::alike(warp.lanes, granule);
-    u32 turn = Warp::before(same);
-    u32 turns = warp.largest(ptx::count_bits(same));
-    for (u32 now = 0; now < turns; ++now) {
-      if (now == turn) announced = announce<S>(words, access, mark, past, sampler);
-      warp.meet();
-    }
+    take_turns(takers, granule, [&](bool first) {
+      if (!first) cell = Cell<S>::load(words);
+      announced = announce<S>(words, cell, may_write, access, mark, past, sampler);
+    });
   }
-  event->access = event_access(cta, space, address);
   event->found = found;
   event->evicted = announced.evicted;
   bool published = acquired_key(left) != acquired_key(found) || is_sync(left) != is_sync(found);
@@ -314,13 +401,13 @@ GSAN_COLD void begin_strong(Cta cta, gsan_atomic_event* event, u64 address, u32 
   for (u32 i = 0; i < 3; ++i) event->digests[i] = announced.digests[i];
   event->bytes = u16(bytes);
   // Whoever observes the value sees the announcement, and what was published.
-  fence_at(strong.scope);
+  if (may_write) fence_at(strong.scope);
 }
 
 // An acquire returned a value that one of the release sequences may have brought which the sync word
 // tells of: as it was `found`, as it is `now`, or in between. Lanes for which `acquires` does not hold
-// only take part.
-GSAN_COLD void observe(Cta cta, Warp warp, bool acquires, u64 found, u64 left, u64 now, u32 mask,
+// only take part. Returns whether anything was new to the CTA.
+GSAN_COLD bool observe(Cta cta, Warp warp, bool acquires, u64 found, u64 left, u64 now, u32 mask,
                        u32 scope) {
   auto may_have_been_read = [&](u64 sync) {
     return is_sync(sync) && (record_mask(sync) & mask) != 0 && reaches(cta, sync, scope);
@@ -338,15 +425,17 @@ GSAN_COLD void observe(Cta cta, Warp warp, bool acquires, u64 found, u64 left, u
       second = true;
     }
   }
+  bool learned = false;
   for (u32 step = 0; step < 2; ++step) {
     bool takes = step == 0 ? first : second;
     u64 sync = step == 0 ? found : now;
     for (u32 turns = warp.ballot(takes); turns != 0;) {
       u64 one = warp.share(sync, ptx::lowest(turns));
-      acquire(cta, warp, one);
+      learned |= acquire(cta, warp, one);
       turns &= ~warp.ballot(takes && acquired_key(sync) == acquired_key(one));
     }
   }
+  return learned;
 }
 
 // An atomic on write-once memory was executed.
@@ -362,38 +451,53 @@ GSAN_COLD void end_on_write_once(Cta cta, u64 address, u32 bytes, bool returns_v
               mask, position.file, position.line);
 }
 
-// The strong access begun was executed. By the lanes that made one.
+// The strong access begun was executed by the lanes for which `takes` holds. The others of the warp that
+// call help with clocks.
 template <unsigned S>
-GSAN_COLD void end_strong(const gsan_atomic_event* event, bool wrote, bool is_rmw, Strong strong,
-                          Position position) {
-  if (event->access == 0) return;
-  u64 region = event->access >> GSAN_EVENT_OFFSET_BITS << GSAN_EVENT_REGION_SHIFT;
+GSAN_COLD void end_strong(Warp warp, bool takes, const gsan_atomic_event* event, bool wrote,
+                          bool is_rmw, Strong strong, Position position) {
+  u64 begun_at = takes ? event->access : 0;
+  takes = begun_at != 0;
+  u32 takers = warp.ballot(takes);
+  if (takers == 0) return;
+  u64 region = warp.share(begun_at, ptx::lowest(takers)) >> GSAN_EVENT_OFFSET_BITS
+                                                                << GSAN_EVENT_REGION_SHIFT;
   Cta cta = Cta::current(reinterpret_cast<gsan_global_state*>(region));
-  AddressSpace<S> space(cta.region.globals->constants);
-  u64 address = space.real_base + (event->access & ((u64(1) << GSAN_EVENT_OFFSET_BITS) - 1));
-  if (event->bytes == 0) {
-    return end_on_write_once<S>(cta, address, u32(event->found), is_rmw || !wrote, wrote,
-                                strong.scope, position);
+  const gsan_constants& constants = cta.region.globals->constants;
+  AddressSpace<S> space(constants);
+  u64 address = space.real_base + (begun_at & ((u64(1) << GSAN_EVENT_OFFSET_BITS) - 1));
+  bool returns_value = is_rmw || !wrote;
+  if (takes && event->bytes == 0) {
+    end_on_write_once<S>(cta, address, u32(event->found), returns_value, wrote, strong.scope,
+                         position);
+    takes = false;
   }
-  Warp warp = Warp::current();
+  takers = warp.ballot(takes);
+  if (takers == 0) return;
   u32 offset = u32(address) & (kGranule - 1);
   u64 granule = address - offset;
-  u32 mask = bytes_between(offset, offset + event->bytes);
-  u64* words = space.shadow(granule, cta.region.globals->constants.reserve_base);
-  bool returns_value = is_rmw || !wrote;
-  u64 begun = event->begun;
-  if (returns_value) fence_at(strong.scope);
-  bool acquires = strong.acquires && returns_value;
+  u32 mask = takes ? bytes_between(offset, offset + event->bytes) : 0;
+  u64* words = space.shadow(granule, constants.reserve_base);
+  u64 begun = takes ? event->begun : 0;
+  u64 found = takes ? event->found : 0;
+  Cell<S> cell = {};
+  if (takes) {
+    if (returns_value) fence_at(strong.scope);
+    cell = Cell<S>::load(words);
+  }
+  bool acquires = takes && strong.acquires && returns_value;
+  bool learned = false;
   if (warp.any(acquires)) {
-    u64 left = event->found;
+    u64 left = found;
     if (begun & GSAN_THREAD_PUBLISHED) {
       left = make_sync(publisher(cta), mask, strong.scope, begun & kLastToken);
     }
-    u64 now = ptx::load_relaxed_system(words);
-    observe(cta, warp, acquires, event->found, left, now, mask, strong.scope);
+    learned = observe(cta, warp, acquires, found, left, cell.word[0], mask, strong.scope);
   }
+  if (!takes) return;
   if (is_rmw && !wrote && strong.releases) count(cta.region, GSAN_LOSS_FAILED_RELEASE);
   if (!cta.has_slot()) return;
+  note_position(cta, position, !is_rmw && !wrote);
   u32 epoch = u32(begun >> GSAN_THREAD_PUBLISHED_EPOCH_SHIFT) & GSAN_CLOCK_EPOCH_MAX;
   u32 site = find_site(cta, position);
   u32 action = (returns_value ? u32(GSAN_RACE_READ) : 0) | (wrote ? u32(GSAN_RACE_WRITE) : 0);
@@ -404,23 +508,19 @@ GSAN_COLD void end_strong(const gsan_atomic_event* event, bool wrote, bool is_rm
   announced.evicted = event->evicted;
   for (u32 i = 0; i < 3; ++i) announced.digests[i] = event->digests[i];
   u64 mark = announcement(cta, epoch, strong.releases, strong.scope);
-  Sampler sampler = {cta.region.globals->constants.seed, granule / kGranule};
+  Sampler sampler = {constants.seed, granule / kGranule};
   Past past(cta);
   u32 loss = kNoLoss;
-  u32 same = ptx::alike(warp.lanes, granule);
-  u32 turn = Warp::before(same);
-  u32 turns = warp.largest(ptx::count_bits(same));
-  for (u32 now = 0; now < turns; ++now) {
-    if (now == turn) {
-      loss = finish<S>(cta, words, announced, event->found, mark, access, acquires, past, sampler,
-                       granule, position);
-    }
-    warp.meet();
-  }
-  u32 checked = ptx::sum(warp.lanes, 1);
-  u32 lost = ptx::sum(warp.lanes, u32(loss == GSAN_LOSS_READ_NOT_SAMPLED) |
-                                      u32(loss == GSAN_LOSS_WRITE_EVICTED) << 16);
-  if (!warp.leads()) return;
+  take_turns(takers, granule, [&](bool first) {
+    // Learning takes long.
+    if (!first || learned) cell = Cell<S>::load(words);
+    loss = finish<S>(cta, words, cell, announced, found, mark, access, acquires, past, sampler,
+                     granule, position);
+  });
+  u32 checked = ptx::count_bits(takers);
+  u32 lost = ptx::sum(takers, u32(loss == GSAN_LOSS_READ_NOT_SAMPLED) |
+                                  u32(loss == GSAN_LOSS_WRITE_EVICTED) << 16);
+  if (ptx::lane() != ptx::lowest(takers)) return;
   u32 before = ptx::local_add(&cta.state->accesses, checked);
   if (before + checked < before) {
     ptx::add_relaxed(&cta.region.globals->accesses.value, u64(1) << 32);

@@ -37,6 +37,10 @@ fn b_polls(script: &mut Script) {
     script.acquire(cta(0, 1), 0);
 }
 
+fn b_polls_in_a_loop(script: &mut Script) {
+    script.in_loop(cta(0, 1), Action::Read, 0);
+}
+
 fn b_writes(script: &mut Script) {
     script.write(cta(0, 1), 1);
 }
@@ -65,29 +69,34 @@ fn synchronisation_needs_few_fences_and_accesses() {
         (
             "a release while another polls",
             &[b_polls, a_releases],
-            [5, 20],
+            [5, 16],
         ),
-        ("an acquire of something new", &[b_polls], [5, 29]),
+        ("an acquire of something new", &[b_polls], [5, 23]),
         (
             "a poll that finds what it found",
             &[b_polls, b_polls],
-            [2, 20],
+            [2, 10],
         ),
-        ("a relaxed atomic", &[b_counts], [2, 15]),
+        (
+            "a poll that found it twice",
+            &[b_polls_in_a_loop, b_polls_in_a_loop, b_polls_in_a_loop],
+            [1, 5],
+        ),
+        ("a relaxed atomic", &[b_counts], [2, 10]),
         (
             "a release of a lock",
             &[b_polls, b_writes, b_releases],
-            [10, 38],
+            [10, 30],
         ),
         (
             "a release that joins another",
             &[b_writes, b_releases],
-            [15, 42],
+            [15, 36],
         ),
         (
             "an arrival that joins another",
             &[b_writes, b_arrives],
-            [19, 60],
+            [19, 49],
         ),
     ] {
         let found = costs(steps);

@@ -100,6 +100,8 @@ void warp_begin() {
   bool reads = word() != 0;
   u32 sem = u32(word());
   u32 scope = u32(word());
+  auto file = pointer<const char>();
+  u32 line = u32(word());
   u32 lanes = u32(word());
   std::vector<u64> addresses = lane_words(lanes);
   u64 first = word();
@@ -107,7 +109,7 @@ void warp_begin() {
   // The other lanes call as well, without an access.
   host::Fibres::instance().run(~0u, [&](u32 lane) {
     __triton_gsan_atomic_begin_scalar(globals, &events[first + lane], lanes >> lane & 1,
-                                      addresses[lane], bytes, reads, sem, scope, "", 0);
+                                      addresses[lane], bytes, reads, sem, scope, file, line);
   });
 }
 
@@ -554,8 +556,10 @@ int main() {
         u32 bytes = u32(word());
         bool reads = word() != 0;
         u32 sem = u32(word());
-        __triton_gsan_atomic_begin_scalar(globals, &event, 1, address, bytes, reads, sem,
-                                          u32(word()), "", 0);
+        u32 scope = u32(word());
+        auto file = pointer<const char>();
+        __triton_gsan_atomic_begin_scalar(globals, &event, 1, address, bytes, reads, sem, scope,
+                                          file, u32(word()));
         break;
       }
       case 13: {

@@ -170,6 +170,7 @@ impl Driver {
         (address, bytes): (u64, u32),
         reads: bool,
         order: (u32, u32),
+        (file, line): (u64, u32),
     ) -> &mut Self {
         let (sem, scope) = (order.0.into(), order.1.into());
         self.push(
@@ -182,6 +183,8 @@ impl Driver {
                 reads.into(),
                 sem,
                 scope,
+                file,
+                line.into(),
             ],
         )
     }
@@ -236,15 +239,15 @@ impl Driver {
         &mut self,
         event: u64,
         globals: u64,
-        bytes: u32,
-        reads: bool,
+        (bytes, reads): (u32, bool),
         (sem, scope): (u32, u32),
+        (file, line): (u64, u32),
         addresses: &[Option<u64>; 32],
     ) -> &mut Self {
         let mask = lanes(addresses);
-        let order = [sem, scope, mask].map(u64::from);
         self.push(17, &[globals, bytes.into(), reads.into()]);
-        self.commands.extend(order);
+        let rest = [sem.into(), scope.into(), file, line.into(), mask.into()];
+        self.commands.extend(rest);
         self.commands.extend(addresses.iter().flatten());
         self.commands.push(event);
         self

@@ -540,7 +540,7 @@ fn after_an_acquire_that_is_not_checked_everything_is_ordered() {
         machine
             .driver
             .place(1, 0)
-            .begin(0, STATE, (8, 4), true, (sem, 1))
+            .begin(0, STATE, (8, 4), true, (sem, 1), (FILE, 3))
             .end(0, (true, true), (sem, 1), (FILE, 3));
         machine.write(1, 2, 0);
         let (told, loss) = machine.told();

@@ -369,6 +369,7 @@ impl<const S: usize> Twin<S> {
                     (address, bytes),
                     access.action.reads(),
                     order(access),
+                    (FILE, access.site.0),
                 );
             }
             Event::AtomicEnd(access) => {
@@ -755,6 +756,15 @@ impl Script {
         self.strong(cta, Action::Read, Order::Acquire, granule)
     }
 
+    /// An atomic in a line that others share with it.
+    pub(crate) fn in_loop(&mut self, cta: Cta, action: Action, granule: u64) -> &mut Self {
+        const LINE: u32 = 1000;
+        let line = std::mem::replace(&mut self.line, LINE - 1);
+        self.strong(cta, action, Order::Acquire, granule);
+        self.line = line;
+        self
+    }
+
     /// Both detectors met the limits this often and found no race.
     fn meets(self, limits: &[(Loss, u64)]) {
         let met = self.twin.core.losses();
@@ -785,6 +795,71 @@ fn what_was_released_and_acquired_is_ordered_and_nothing_else_is() {
     // The first is ordered; the second is not.
     script.write(b, 1).write(b, 2);
     script.races(1);
+}
+
+#[test]
+fn threads_that_poll_leave_what_others_record() {
+    let mut script = Script::new(topology(1, 1), ROOMY);
+    let ctas: Vec<Cta> = (0..8).map(|index| cta(0, index)).collect();
+    script.launch(0, 0, 8);
+    for (sm, &cta) in ctas.iter().enumerate() {
+        script.start(cta, sm as u32);
+    }
+    let (&first, pollers) = ctas.split_first().unwrap();
+    for step in 0..6 {
+        for &poller in pollers {
+            script.in_loop(poller, Action::Read, 0);
+        }
+        if step == 3 {
+            script.write(first, 1).release(first, 0);
+        }
+    }
+    for &poller in pollers {
+        script.in_loop(poller, Action::Read, 0);
+    }
+    script.write(pollers[0], 1);
+    script.races(0);
+}
+
+#[test]
+fn what_is_learned_meanwhile_counts_for_a_poll_that_finds_the_same() {
+    let mut script = Script::new(topology(1, 1), ROOMY);
+    let [a, b] = [cta(0, 0), cta(0, 1)];
+    script.launch(0, 0, 2).start(a, 0).start(b, 1);
+    // Word 0 is read by A, which then hands over by word 1.
+    script.in_loop(a, Action::Read, 0).release(a, 1);
+    for _ in 0..3 {
+        script.in_loop(b, Action::Read, 0);
+    }
+    script.acquire(b, 1).in_loop(b, Action::Read, 0);
+    script.write(b, 0);
+    script.races(0);
+}
+
+#[test]
+fn an_atomic_that_writes_where_only_loads_were_is_not_recorded_once() {
+    let mut script = Script::new(topology(1, 1), ROOMY);
+    let [a, b] = [cta(0, 0), cta(0, 1)];
+    script.launch(0, 0, 2).start(a, 0).start(b, 1);
+    script.in_loop(a, Action::Read, 0);
+    script.in_loop(a, Action::Rmw, 0);
+    // From now on it is expected.
+    script.in_loop(a, Action::Rmw, 1);
+    script
+        .in_loop(a, Action::Read, 2)
+        .in_loop(a, Action::Rmw, 2);
+    script.write(b, 0).write(b, 1).write(b, 2);
+    let [(_, found), _] = script.twin.cells_and_races();
+    let kinds: BTreeSet<_> = found
+        .iter()
+        .map(|((_, kind, ..), address, _)| ((address - REAL) / 8, *kind))
+        .collect();
+    let expected = [
+        (0, WRITE_AFTER_READ),
+        (1, WRITE_AFTER_WRITE),
+        (2, WRITE_AFTER_WRITE),
+    ];
+    assert_eq!(kinds, expected.into());
 }
 
 #[test]

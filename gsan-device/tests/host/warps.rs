@@ -137,7 +137,14 @@ impl<const S: usize> Warps<S> {
                 let is_rmw = matches!(action, Action::Rmw | Action::FailedRmw);
                 self.twin
                     .driver
-                    .warp_begin(number, globals, step.bytes, action.reads(), sem, addresses)
+                    .warp_begin(
+                        number,
+                        globals,
+                        (step.bytes, action.reads()),
+                        sem,
+                        (FILE, line),
+                        addresses,
+                    )
                     .warp_end(number, (mask, wrote, is_rmw), sem, (FILE, line));
                 let tried = match action {
                     Action::Write => Action::Write,

@@ -180,7 +180,7 @@ fn an_atomic_is_a_fault_of_its_own() {
             machine.driver.place(0, 0);
             machine
                 .driver
-                .begin(1, STATE, at, true, (order, 1))
+                .begin(1, STATE, at, true, (order, 1), (FILE, 2))
                 .end(1, RMW, (order, 1), (FILE, 2));
             let (entries, _) = machine.told();
             let [entry] = entries[..] else {
@@ -263,7 +263,7 @@ fn each_fault_halts_with_its_own_message() {
     let atomic = halted(|machine| {
         machine.driver.place(0, 0);
         let at = (REAL + START, 4);
-        machine.driver.begin(1, STATE, at, true, (1, 1));
+        machine.driver.begin(1, STATE, at, true, (1, 1), (FILE, 4));
         machine.driver.end(1, (true, true), (1, 1), (FILE, 4));
     });
     let expected = "kernel.py:4: Assertion `Atomic operations on write-once memory are not \
