@@ -52,23 +52,47 @@ GSAN_DEVICE void pass_on(Region region, const gsan_launch_descriptor& launch,
   }
 }
 
-// Finds the launch of a CTA that becomes resident, and says whether a checkpoint is due: the CTA is the
-// launch's first, and publications may have been overwritten since the newest one.
-GSAN_DEVICE bool enter(Cta cta, u32 records, const void* table, u64 index) {
+// Starts the state of a CTA that becomes resident: it knows its launch, if the host said what that is. By
+// the warp of thread 0 of the group, of which `leader` is the lane. The words are shared out and moved one by
+// one: what the compiler makes of whole structures here goes byte by byte.
+GSAN_DEVICE void enter(Cta cta, Warp warp, u32 leader, u32 records, const void* table, u64 index) {
   gsan_thread_state* state = cta.state;
-  *state = gsan_thread_state{};
+  auto words = reinterpret_cast<u64*>(state);
+  constexpr u32 kWords = sizeof(gsan_thread_state) / sizeof(u64);
+  for (u32 word = warp.rank(); word < kWords; word += warp.size()) {
+    ptx::local_store(words + word, u64(0));
+  }
+  u64 source = 0;
+  if (ptx::lane() == leader && table != nullptr && cta.region.is_ready(records)) {
+    source = reinterpret_cast<u64>(descriptor(cta.region, table, index));
+  }
+  source = warp.share(source, leader);
+  warp.meet();
+  if (source != 0) {
+    auto launch = reinterpret_cast<u64*>(&state->launch);
+    constexpr u32 kLaunchWords = sizeof(gsan_launch_descriptor) / sizeof(u64);
+    for (u32 word = warp.rank(); word < kLaunchWords; word += warp.size()) {
+      ptx::local_store(launch + word, reinterpret_cast<const u64*>(source)[word]);
+    }
+  }
+  warp.meet();
+  if (ptx::lane() != leader) return;
   state->flags = GSAN_THREAD_NO_SLOT | GSAN_THREAD_EVERYTHING;
-  Region region = cta.region;
-  if (table == nullptr || !region.is_ready(records)) return false;
-
-  state->launch = *descriptor(region, table, index);
-  const gsan_launch_descriptor& launch = *cta.launch();
-  state->state = launch.state;
-  // A graph's launch that the host has not described yet.
-  if (!cta.is_known()) return false;
+  // 0 for a graph's launch that the host has not described yet.
+  state->state = cta.launch()->state;
   state->coordinates = ptx::cta_index();
+}
+
+// A CTA of a known launch becomes resident. Whether a checkpoint is due: the CTA is the launch's first, and
+// publications may have been overwritten since the newest one. Tells which slots of its SM are taken.
+GSAN_DEVICE bool join_launch(Cta cta, u32& taken) {
+  gsan_thread_state* state = cta.state;
+  Region region = cta.region;
+  const gsan_launch_descriptor& launch = *cta.launch();
+  u32 started = ptx::add_relaxed(&cta.launch_state()->started, 1u);
+  taken = Slots(region, launch).taken(ptx::sm());
   state->taken = complete(launch);
-  if (ptx::add_relaxed(&cta.launch_state()->started, 1u) != 0) return false;
+  if (started != 0) return false;
   pass_on(region, launch, cta.launch_state());
   state->carries = GSAN_LAUNCH_FRONTIER_CARRIED;
   u64 newest = Checkpoints{region}.newest();
@@ -88,15 +112,17 @@ GSAN_COLD void start(Cta cta, u32 thread, u32 threads, u32 records, const void* 
   Warp warp = Warp::current();
   u32 first = warp.ballot(thread == 0);
   if (first == 0) return;
-  u32 due = 0;
-  if (thread == 0) due = enter(cta, records, table, index);
-  if (warp.share(due, ptx::lowest(first)) != 0) take_checkpoint(cta.region, warp);
+  u32 leader = ptx::lowest(first);
+  enter(cta, warp, leader, records, table, index);
+  u32 due = 0, taken = 0;
+  if (thread == 0 && cta.is_known()) due = join_launch(cta, taken);
+  if (warp.share(due, leader) != 0) take_checkpoint(cta.region, warp);
   if (thread != 0) return;
   Region region = cta.region;
   gsan_thread_state* state = cta.state;
   if (!cta.is_known()) return;
   const gsan_launch_descriptor* launch = cta.launch();
-  u32 slot = Slots(region, *launch).take(ptx::sm());
+  u32 slot = Slots(region, *launch).take(ptx::sm(), taken);
   if (slot == kNoSlot) {
     count(region, GSAN_LOSS_NO_SLOT);
     ptx::add_relaxed(&cta.launch_state()->unchecked, 1u);
@@ -104,12 +130,16 @@ GSAN_COLD void start(Cta cta, u32 thread, u32 threads, u32 records, const void* 
   }
 
   u32 id = launch->bank_first + slot;
+  // These are under way together.
   u32 last = ptx::load_relaxed(region.epoch(id));
+  u32 number = ptx::load_relaxed(History{region}.starts(id));
+  u64 foreign_row = launch->foreign_row;
+  u32 filled = foreign_row == 0 ? 0 : ptx::load_relaxed(reinterpret_cast<const u32*>(foreign_row));
   u32 epoch = following(region, last < kFirstEpoch ? kFirstEpoch - 1 : last);
   ptx::store_relaxed_system(region.epoch(id), epoch);
-  History{region}.start(id, epoch, launch->number, state->coordinates);
+  History{region}.start(id, number, epoch, launch->number, state->coordinates);
   state->own_row = launch->own_row;
-  state->foreign_row = is_filled(launch->foreign_row) ? launch->foreign_row : 0;
+  state->foreign_row = filled != 0 ? foreign_row : 0;
   state->named_rows = launch->named_rows;
   state->epoch = epoch;
   state->start = epoch;

@@ -26,16 +26,19 @@ struct Slots {
         sms(region.globals->sms),
         slots_per_sm(region.globals->slots_per_sm) {}
 
-  // The lowest free slot of `sm`, or kNoSlot.
-  GSAN_DEVICE u32 take(u32 sm) const {
-    if (sm >= sms) return kNoSlot;
+  // The slots of `sm` that are taken.
+  GSAN_DEVICE u32 taken(u32 sm) const { return sm < sms ? ptx::load_relaxed(masks + sm) : ~0u; }
+
+  // The lowest free slot of `sm`, or kNoSlot; `taken` is what was found before.
+  GSAN_DEVICE u32 take(u32 sm, u32 taken) const {
     u32 all = ~0u >> (32 - slots_per_sm);
     while (true) {
-      u32 free = ~ptx::load_relaxed(masks + sm) & all;
+      u32 free = ~taken & all;
       if (free == 0) return kNoSlot;
       u32 bit = free & -free;
       // Acquires what the last holder of the slot wrote before it gave it back.
-      if ((ptx::or_acquire(masks + sm, bit) & bit) == 0) {
+      taken = ptx::or_acquire(masks + sm, bit);
+      if ((taken & bit) == 0) {
         u32 slot = ptx::lowest(bit) * sms + sm;
         ptx::max_relaxed_system(high_water, slot + 1);
         return slot;
@@ -65,17 +68,20 @@ struct History {
            u64(thread - region.globals->constants.first_id) * GSAN_STATE_HISTORY;
   }
 
-  // A CTA starts on `thread`. By the holder of the slot. Each word has the epoch: words of two
-  // starts are not taken for one.
-  GSAN_DEVICE void start(u32 thread, u32 epoch, u32 launch, u64 coordinates) const {
-    u32* starts = region.part<u32>(region.globals->offsets.starts) +
-                  (thread - region.globals->constants.first_id);
-    u32 number = ptx::load_relaxed(starts);
+  // How many CTAs have started on `thread`.
+  GSAN_DEVICE u32* starts(u32 thread) const {
+    return region.part<u32>(region.globals->offsets.starts) +
+           (thread - region.globals->constants.first_id);
+  }
+
+  // A CTA starts on `thread`, after `number` others. By the holder of the slot. Each word has the epoch:
+  // words of two starts are not taken for one.
+  GSAN_DEVICE void start(u32 thread, u32 number, u32 epoch, u32 launch, u64 coordinates) const {
     gsan_history_entry* entry = ring(thread) + number % GSAN_STATE_HISTORY;
     u64 tag = u64(epoch) << GSAN_HISTORY_START_SHIFT;
     ptx::store_relaxed_system(&entry->start, tag | u64(launch) << GSAN_HISTORY_LAUNCH_SHIFT);
     ptx::store_relaxed_system(&entry->coordinates, tag | coordinates);
-    ptx::store_relaxed(starts, number + 1);
+    ptx::store_relaxed(starts(thread), number + 1);
   }
 
   // The CTA that had `thread` at `epoch`; false if it is forgotten.
