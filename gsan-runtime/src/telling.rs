@@ -381,9 +381,11 @@ impl Follower {
         } else {
             Who {
                 thread: None,
-                cta: Some(launch.as_ref().map_or([side.cta, 0, 0], |launch| {
-                    names::position(side.cta, launch.grid)
-                })),
+                // Of another process the kernel's name can be all that is known.
+                cta: Some(match &launch {
+                    Some(launch) if launch.grid != [0; 3] => names::position(side.cta, launch.grid),
+                    _ => [side.cta, 0, 0],
+                }),
                 kernel: launch.as_ref().and_then(|launch| launch.kernel.clone()),
                 launch: Some(side.launch.into()),
                 device: Some(side.device.into()),

@@ -248,7 +248,8 @@ def _switch_off(mode: str | None) -> None:
 
 
 def reset() -> None:
-    """Puts everything back to the start: races, clocks, configuration.
+    """Puts everything back to the start: clocks, settings, what was accessed. Races that were found
+    stay in the process's report; `forget_races` forgets them.
 
     Raises:
         AssertionError: allocations, graphs or work are live; the message says which.

@@ -10,7 +10,7 @@ import os
 from typing import Any
 
 #: Words of memory that a rank shares.
-WORDS = 1 << 20
+WORDS = 1 << 23
 #: How long ranks wait for each other, in milliseconds.
 PATIENCE = 20_000
 
@@ -39,24 +39,23 @@ class World:
         """Gives this process its rank, and shares its memory."""
         import torch
         import torch.distributed as dist
-        from gsan import symmetric_memory
+        from triton.experimental.gsan import symmetric_memory
 
         symmetric_memory.configure(dist.group.WORLD)
         self.words = symmetric_memory.empty(WORDS, dtype=torch.int32)
         self.handle = symmetric_memory.rendezvous(self.words, dist.group.WORLD)
 
-    def begin(self) -> None:
-        """Before a run: what was taken is free again."""
-        self._taken = 0
-
     def take(self, words: int) -> list[Any]:
         """So many words of each rank's memory, as tensors. The own ones are zero, those of others
         after the next barrier.
+
+        They were not used by earlier runs, as long as there are such: of a flag that was, it is
+        remembered how far releases of that run reached.
         """
         import torch
 
-        first, self._taken = self._taken, self._taken + (words + 63) // 64 * 64
-        assert self._taken <= WORDS
+        first = self._taken if self._taken + words <= WORDS else 0
+        self._taken = first + (words + 63) // 64 * 64
         self.words[first : first + words].zero_()
         return [
             self.handle.get_buffer(rank, (words,), torch.int32, first) for rank in range(self.size)

@@ -104,6 +104,7 @@ PROGRAMS = [
     Program(
         "threads",
         KERNEL
+        + "import faulthandler; faulthandler.dump_traceback_later(45, exit=True)\n"
         + "def work():\n    with torch.cuda.stream(torch.cuda.Stream()): launch(clean)\n"
         + "ts = [threading.Thread(target=work) for _ in range(8)]\n"
         + "[t.start() for t in ts]; [t.join() for t in ts]",
@@ -163,7 +164,8 @@ PROGRAMS = [
         + KERNEL
         + "with gsan.enable():\n    launch(racy); print(gsan.race_count())\n"
         + "    (race,) = gsan.races(); print(race.kind, race.later.place)\n"
-        + "gsan.reset()\nwith gsan.enable(): launch(clean)\ngsan.assert_no_races(); print('done')",
+        + "gsan.reset(); gsan.forget_races()\nwith gsan.enable(): launch(clean)\n"
+        + "gsan.assert_no_races(); print('done')",
         0,
         (RACE, "done"),
         command=PLAIN,
@@ -185,6 +187,37 @@ PROGRAMS = [
         + "try: module.reset()\nexcept AssertionError as error: print('live', error)\n",
         0,
         ("fixed",),
+        command=PLAIN,
+    ),
+    Program(
+        "a graph built with Triton's module",
+        "import gsan; gsan.install()\n"
+        + KERNEL
+        + "from triton.experimental.gsan import create_mem_pool, graph\n"
+        + "from triton.experimental.gsan._testing_utils import ExplicitGraph\n"
+        + "triton.knobs.compilation.instrumentation_mode = 'gsan'\n"
+        + "@triton.jit\ndef put(x):\n    i = tl.arange(0, 1024)\n    tl.store(x + i, i)\n"
+        + "@triton.jit\ndef get(x, y):\n    i = tl.arange(0, 1024)\n"
+        + "    tl.store(y + i, tl.load(x + i))\n"
+        + "def run(edges):\n"
+        + "    nodes = graph.GraphNode(), graph.GraphNode(dependencies=edges)\n"
+        + "    plan = graph.GraphPlan(0, nodes)\n"
+        + "    with ExplicitGraph(plan) as built:\n"
+        + "        for code, given in ((first, (x,)), (second, (x, y))):\n"
+        + "            built.add_kernel(code, tuple(t.data_ptr() for t in given), 1)\n"
+        + "        built.instantiate()\n"
+        + "        for _ in range(20): built.launch()\n"
+        + "        torch.cuda.synchronize()\n"
+        + "    return gsan.race_count()\n"
+        + "with torch.cuda.use_mem_pool(create_mem_pool()):\n"
+        + "    x = torch.zeros(1024, dtype=torch.int32, device='cuda'); y = torch.zeros_like(x)\n"
+        + "    first, second = put[(1,)](x), get[(1,)](x, y)\n"
+        + "    y.zero_()\n"
+        + "    assert run((0,)) == 0, gsan.report()\n"
+        + "    assert torch.equal(y, torch.arange(1024, device='cuda', dtype=torch.int32))\n"
+        + "    assert run(()) > 0; print('done')\n",
+        0,
+        ("done",),
         command=PLAIN,
     ),
     Program(

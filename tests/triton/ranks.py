@@ -114,7 +114,6 @@ def run_case(case: Case, path: Path, runs: int, ranks: Any) -> dict[str, Any]:
     start = time.monotonic()
     for _ in range(runs):
         gsan.forget_races()
-        ranks.begin()
         ranks.barrier()
         error, told = "", ""
         try:

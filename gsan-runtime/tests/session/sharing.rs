@@ -99,9 +99,13 @@ fn ranks_that_only_talk_to_each_other_race() {
     let found = ranks("race", |session, rank, addresses, meeting| {
         let memory = addresses[0];
         if rank == 0 {
-            let fill = launch("fill", 1);
+            let fill = launch("fill", 2);
             session
-                .launch_on_host(GPU, 0, &fill, move |cta, _| write(cta, memory, 7, 1))
+                .launch_on_host(GPU, 0, &fill, move |cta, [x, ..]| {
+                    if x == 1 {
+                        write(cta, memory, 7, 1);
+                    }
+                })
                 .unwrap();
             session.stream_synchronized(GPU, 0).unwrap();
         }
@@ -122,6 +126,8 @@ fn ranks_that_only_talk_to_each_other_race() {
             assert_eq!(race.earlier.who.kernel.as_deref(), Some("fill"));
             assert_eq!(race.earlier.place.as_ref().unwrap().line, 1);
             assert_eq!(race.earlier.who.device, Some(0));
+            // How large its grid is, is not known.
+            assert_eq!(race.earlier.who.cta, Some([1, 0, 0]));
             assert_eq!(race.later.who.kernel.as_deref(), Some("check"));
         }
     });

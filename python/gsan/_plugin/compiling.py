@@ -176,6 +176,13 @@ def _tell_files_apart() -> None:
     ASTSource.hash = with_file
 
 
+def _mode() -> str:
+    """How kernels are to be instrumented that do not say it."""
+    import triton
+
+    return triton.knobs.compilation.instrumentation_mode
+
+
 def plug_in(compiler: ModuleType) -> None:
     """Puts the seam into `triton.backends.nvidia.compiler`."""
     backend = compiler.CUDABackend
@@ -185,6 +192,9 @@ def plug_in(compiler: ModuleType) -> None:
     @functools.wraps(parse_options)
     def parse(self: Any, opts: dict[str, Any]) -> Any:
         _tell_files_apart()
+        if "instrumentation_mode" not in opts and (mode := _mode()):
+            # `triton.compile` alone, as torch.compile calls it, does not ask for it.
+            opts = {**opts, "instrumentation_mode": mode}
         options = parse_options(self, opts)
         if not is_instrumented(options):
             return options

@@ -7,6 +7,7 @@ PyTorch calls back after records and waits, and before it synchronises. What it 
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from ctypes import byref
 from typing import Any
@@ -113,6 +114,21 @@ def plug_in(torch: Any) -> None:
     torch._C._activate_gpu_trace()
     _wrap_queries(torch)
     _wrap_record_stream(torch)
+    _make_streams_one_by_one(torch)
+
+
+def _make_streams_one_by_one(torch: Any) -> None:
+    """PyTorch makes all streams of a device when the first is asked for, and calls back for each. A
+    thread that asks for one meanwhile would wait, and not give away the interpreter's lock.
+    """
+    make = torch.cuda.Stream.__new__
+    lock = threading.RLock()
+
+    def new(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        with lock:
+            return make(cls, *args, **kwargs)
+
+    torch.cuda.Stream.__new__ = staticmethod(new)
 
 
 def _wrap_queries(torch: Any) -> None:

@@ -5,7 +5,7 @@ it out), with flags that each program raises in all ranks.
 import torch
 import triton
 import triton.language as tl
-from flags import WAYS, put, wait
+from flags import APART, WAYS, put, wait
 from gsan_programs import Case, Race
 from gsan_ranks import addresses, world
 
@@ -22,9 +22,9 @@ def words(table, rank):
 @triton.jit
 def meet(flags, place, me, W: tl.constexpr, way, wait_way):
     for r in range(W):
-        put(words(flags, r) + place * W + me, 1, way)
+        put(words(flags, r) + (place * W + me) * APART, 1, way)
     for r in range(W):
-        wait(words(flags, me) + place * W + r, 1, wait_way)
+        wait(words(flags, me) + (place * W + r) * APART, 1, wait_way)
 
 
 @triton.jit(do_not_specialize=["me", "way", "wait_way", "before", "after"])
@@ -48,7 +48,8 @@ def one_shot(
 
 def run_one_shot(way: str, wait_way: str, before: bool, after: bool, check: bool) -> None:
     ranks = world()
-    parts, flags = ranks.take(CTAS * BLOCK), ranks.take(2 * ROUNDS * CTAS * ranks.size)
+    parts = ranks.take(CTAS * BLOCK)
+    flags = ranks.take(2 * ROUNDS * CTAS * ranks.size * APART.value)
     out = torch.zeros(ROUNDS, CTAS * BLOCK, dtype=torch.int32, device="cuda")
     tables = addresses(parts), addresses(flags)
     ways = WAYS[way], WAYS[wait_way], int(before), int(after)
@@ -86,7 +87,8 @@ def two_shot(
 def run_two_shot(ways: list[str], check: bool) -> None:
     ranks = world()
     many = ranks.size * CTAS * BLOCK
-    parts, sums, flags = ranks.take(many), ranks.take(many), ranks.take(2 * CTAS * ranks.size)
+    parts, sums = ranks.take(many), ranks.take(many)
+    flags = ranks.take(2 * CTAS * ranks.size * APART.value)
     out = torch.zeros(ranks.size, CTAS * BLOCK, dtype=torch.int32, device="cuda")
     tables = addresses(parts), addresses(sums), addresses(flags)
     ranks.barrier()

@@ -13,6 +13,8 @@ BOTH = tl.constexpr(5)
 #: How long a flag is waited for.
 WAIT = tl.constexpr(3_000_000_000)
 TRIES = tl.constexpr(3_000_000)
+#: Words from one flag to the next: each has a line of its own.
+APART = tl.constexpr(32)
 
 
 @triton.jit

@@ -3,7 +3,7 @@
 import torch
 import triton
 import triton.language as tl
-from flags import WAYS, put, wait
+from flags import APART, WAYS, put, wait
 from gsan_programs import Case, Race
 from gsan_ranks import world
 
@@ -18,17 +18,17 @@ def put_and_get(
     p = tl.program_id(0)
     i = p * B + tl.arange(0, B)
     if early != 0:
-        tl.atomic_xchg(their_flags + p, 1, sem="release", scope="sys")
+        tl.atomic_xchg(their_flags + p * APART, 1, sem="release", scope="sys")
     tl.store(theirs + i, i + 1)  # @put
     if early == 0:
-        put(their_flags + p, 1, way)
-    wait(my_flags + p, 1, wait_way)
+        put(their_flags + p * APART, 1, way)
+    wait(my_flags + p * APART, 1, wait_way)
     tl.store(out + i, tl.load(mine + i))  # @get
 
 
 def run(way: str, wait_way: str, early: bool, check: bool) -> None:
     ranks = world()
-    data, flags = ranks.take(CTAS * BLOCK), ranks.take(CTAS)
+    data, flags = ranks.take(CTAS * BLOCK), ranks.take(CTAS * APART.value)
     out = torch.zeros(CTAS * BLOCK, dtype=torch.int32, device="cuda")
     ranks.barrier()
     me, other = ranks.me, ranks.other

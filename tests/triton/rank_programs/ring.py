@@ -5,7 +5,7 @@ says it is full and one that says it may be filled again.
 import torch
 import triton
 import triton.language as tl
-from flags import WAYS, put, wait
+from flags import APART, WAYS, put, wait
 from gsan_programs import Case, Race
 from gsan_ranks import world
 
@@ -30,19 +30,20 @@ def reduce_scatter(
     for part in range(PARTS):
         sum = value(me, (me + W - 1) % W, part, i)
         for step in range(W - 1):
-            wait(my_free + p, sent, room)
+            wait(my_free + p * APART, sent, room)
             tl.store(right_slot + i, sum)  # @send
-            put(right_full + p, sent + 1, fill)
-            wait(my_full + p, sent + 1, full)
+            put(right_full + p * APART, sent + 1, fill)
+            wait(my_full + p * APART, sent + 1, full)
             sum = tl.load(slot + i) + value(me, (me + 2 * W - step - 2) % W, part, i)  # @receive
             sent += 1
-            put(left_free + p, sent, free)
+            put(left_free + p * APART, sent, free)
         tl.store(out + part * n * B + i, sum)
 
 
 def run(ways: dict[str, str], check: bool) -> None:
     ranks = world()
-    slots, fulls, frees = ranks.take(CTAS * BLOCK), ranks.take(CTAS), ranks.take(CTAS)
+    slots = ranks.take(CTAS * BLOCK)
+    fulls, frees = ranks.take(CTAS * APART.value), ranks.take(CTAS * APART.value)
     out = torch.zeros(PARTS, CTAS * BLOCK, dtype=torch.int32, device="cuda")
     me, right, left = ranks.me, (ranks.me + 1) % ranks.size, (ranks.me - 1) % ranks.size
     memory = slots[right], fulls[right], frees[left], slots[me], fulls[me], frees[me]
