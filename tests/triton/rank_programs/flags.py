@@ -70,3 +70,18 @@ def wait_for_count(counter, needed, way):
             < needed
         ) & (tries < TRIES):
             tries += 1
+
+
+@triton.jit
+def words(table, rank):
+    """The memory of a rank, from a table of addresses."""
+    return tl.load(table + rank).to(tl.pointer_type(tl.int32))
+
+
+@triton.jit
+def meet(flags, place, me, W: tl.constexpr, way, wait_way):
+    """A barrier of the programs at a place of all ranks; each has a flag for each other."""
+    for r in range(W):
+        put(words(flags, r) + (place * W + me) * APART, 1, way)
+    for r in range(W):
+        wait(words(flags, me) + (place * W + r) * APART, 1, wait_way)
