@@ -130,6 +130,7 @@ class Torch:
                 _cuda_beginAllocateToPool=pool("begin"),
                 _cuda_endAllocateToPool=pool("end"),
                 _cuda_releasePool=pool("release"),
+                _cuda_clearCublasWorkspaces=lambda: self.told.append(("workspaces",)),
             ),
         )
         self.module, self.Event, self.Stream = torch, Event, Stream
@@ -278,6 +279,15 @@ def test_captures_get_pools_of_their_own_while_memory_is_managed(torch: Torch) -
     ]
     pools.end()
     assert told(torch) == []
+
+
+def test_what_pytorch_gave_to_cublas_goes_with_the_pools(torch: Torch) -> None:
+    pools = torch.plugin["memory"].pools  # type: ignore[attr-defined]
+    pools.want()
+    told(torch)
+    pools.drop()
+    # Before the pools are left: what comes back belongs to them.
+    assert told(torch)[0] == ("workspaces",)
 
 
 def test_pools_are_made_anew_after_they_were_dropped(torch: Torch) -> None:

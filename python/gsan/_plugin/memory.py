@@ -125,6 +125,8 @@ class Pools:
         wanted = self.wanted
         gc.collect()
         torch.cuda.synchronize()
+        # PyTorch keeps what it once gave to cuBLAS.
+        torch._C._cuda_clearCublasWorkspaces()
         self.end()
         # A pool gives back its memory when it goes.
         self._by_device.clear()

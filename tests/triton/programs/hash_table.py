@@ -82,10 +82,10 @@ def insert_and_find(
 
 
 def tables() -> list[torch.Tensor]:
-    options = {"dtype": torch.int32, "device": "cuda"}
-    keys = (torch.arange(CTAS * EACH, dtype=torch.int32) * 7919 % 100_003).to("cuda")
-    slots = torch.full((SLOTS,), EMPTY, **options)
-    return [keys, slots, torch.zeros(SLOTS, WIDTH, **options), torch.zeros(SLOTS, **options)]
+    keys = torch.arange(CTAS * EACH, dtype=torch.int32) * 7919 % 100_003
+    slots = torch.full((SLOTS,), EMPTY, dtype=torch.int32)
+    values = torch.zeros(SLOTS, WIDTH, dtype=torch.int32)
+    return [x.to("cuda") for x in (keys, slots, values, torch.zeros_like(slots))]
 
 
 SIZES = {"EACH": EACH, "SLOTS": SLOTS, "EMPTY": EMPTY, "W": WIDTH, "num_warps": 1}

@@ -76,26 +76,31 @@ def run(how: str, semantics: str, scope: str, check: bool) -> None:
         assert torch.equal(out.cpu(), torch.arange(1, BLOCK + 1, dtype=torch.int32))
 
 
-def run_all_that_order(how: str) -> None:
-    for semantics in ("release",) if how == "store" else ("release", "acq_rel"):
-        for scope in ("gpu", "sys"):
-            run(how, semantics, scope, True)
+def run_all(how: str, all_semantics: tuple[str, ...], scopes: tuple[str, ...], check: bool) -> None:
+    for semantics in all_semantics:
+        for scope in scopes:
+            run(how, semantics, scope, check)
 
 
-def racy(how: str, semantics: str, scope: str) -> Case:
+def racy(how: str, semantics: str, *scopes: str) -> Case:
     # Atomics of scopes that do not reach each other race, too.
-    also = (Race(how, "load"),) if scope == "cta" else ()
-    name, races = f"{how}, {semantics}, {scope}", (Race("put", "get"),)
-    return Case(name, lambda: run(how, semantics, scope, False), races=races, also=also)
+    also = (Race(how, "load"),) if "cta" in scopes else ()
+    act = partial(run_all, how, (semantics,), scopes, False)
+    return Case(f"{how}, {semantics}, {' and '.join(scopes)}", act, (Race("put", "get"),), also)
 
 
 def cases() -> Iterator[Case]:
     for how in ("store", "xchg", "cas", "add", "max", "min", "and", "or", "xor"):
-        yield Case(f"{how}, all that order", partial(run_all_that_order, how))
-        for semantics in ("relaxed", "release") if how == "store" else SEMANTICS:
-            for scope in SCOPES:
-                if semantics in ("relaxed", "acquire") or scope == "cta":
-                    yield racy(how, semantics, scope)
+        releases = ("release",) if how == "store" else ("release", "acq_rel")
+        act = partial(run_all, how, releases, ("gpu", "sys"), True)
+        yield Case(f"{how}, all that order", act)
+        yield racy(how, "release", "cta")
+        yield racy(how, "relaxed", "gpu")
+        if how != "store":
+            yield racy(how, "acquire", "gpu")
+            yield racy(how, "acq_rel", "cta")
+            yield racy(how, "acquire", "cta", "sys")
+        yield racy(how, "relaxed", "cta", "sys")
 
 
 CASES = list(cases())
