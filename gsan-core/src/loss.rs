@@ -36,7 +36,8 @@ pub enum Loss {
     FailedRelease = 14,
     /// Memory was handed out without shadow.
     Unmanaged = 15,
-    /// A function of the device library that does nothing yet was called.
+    /// What the device library does not follow was called: a fence by hand, or an atomic of another
+    /// form than it knows.
     NotInstrumented = 16,
     /// A mirrored barrier count disagreed with the hardware's.
     BarrierMismatch = 17,
@@ -44,11 +45,15 @@ pub enum Loss {
     NeverWaited = 18,
     /// A launch's kernel contains synchronisation nobody reports.
     OpaqueLaunch = 19,
+    /// An atomic was made on memory without shadow.
+    UnmanagedAtomic = 20,
+    /// A launch ran unchecked.
+    UncheckedLaunch = 21,
 }
 
 impl Loss {
     /// How many kinds there are.
-    pub const COUNT: usize = 20;
+    pub const COUNT: usize = 22;
 
     /// Every kind, in the order of their numbers.
     pub const ALL: [Loss; Loss::COUNT] = [
@@ -72,6 +77,8 @@ impl Loss {
         Loss::BarrierMismatch,
         Loss::NeverWaited,
         Loss::OpaqueLaunch,
+        Loss::UnmanagedAtomic,
+        Loss::UncheckedLaunch,
     ];
 
     /// The name used in stored reports.
@@ -97,6 +104,8 @@ impl Loss {
             Loss::BarrierMismatch => "barrier-mismatch",
             Loss::NeverWaited => "never-waited",
             Loss::OpaqueLaunch => "opaque-launch",
+            Loss::UnmanagedAtomic => "unmanaged-atomic",
+            Loss::UncheckedLaunch => "unchecked-launch",
         }
     }
 }

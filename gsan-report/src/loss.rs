@@ -51,8 +51,10 @@ impl LossName {
                 "releases published everything up to their moment instead of what their CTAs knew",
             ),
             Loss::WornEpoch => what(
-                "access was made by a slot that has used up its epochs and counted as ordered",
-                "accesses were made by slots that have used up their epochs and counted as ordered",
+                "start or release of a CTA found the epochs of its slot used up; from then on it \
+                 counted as ordered",
+                "starts or releases of CTAs found the epochs of their slots used up; from then on \
+                 they counted as ordered",
             ),
             Loss::WornToken => what(
                 "release could not be published because the tokens are used up",
@@ -87,8 +89,8 @@ impl LossName {
                 "allocations were handed out without shadow and are not checked",
             ),
             Loss::NotInstrumented => what(
-                "call of the compiler asked for a check that this version does not make",
-                "calls of the compiler asked for checks that this version does not make",
+                "fence or atomic is not followed; what came before it counted as ordered",
+                "fences or atomics are not followed; what came before them counted as ordered",
             ),
             Loss::BarrierMismatch => what(
                 "barrier count disagreed with the hardware's and the barrier was taken as complete",
@@ -105,6 +107,13 @@ impl LossName {
                 "launches contain synchronisation that nobody reports: their races are only \
                  possible",
             ),
+            Loss::UnmanagedAtomic => what(
+                "atomic was made on memory without shadow; after an acquire there its CTA counted \
+                 everything as ordered",
+                "atomics were made on memory without shadow; after an acquire there their CTAs \
+                 counted everything as ordered",
+            ),
+            Loss::UncheckedLaunch => what("launch ran unchecked", "launches ran unchecked"),
         }
     }
 
@@ -116,7 +125,11 @@ impl LossName {
                  devices in use"
             }
             Loss::SharedBank => "lower `launch.slots_per_sm`, or use fewer streams",
-            Loss::PrivatePoolEmpty | Loss::OutsideClock => "raise `clock.private_memory`",
+            Loss::PrivatePoolEmpty => "raise `clock.private_memory`",
+            Loss::OutsideClock => {
+                "let kernels acquire from fewer streams: a clock has room for 3 streams, the own one \
+                 included, and for 7 with 3 devices or more"
+            }
             Loss::PublicationOverrun => "raise `clock.publications`",
             Loss::SnapshotOverrun => "raise `clock.snapshot_memory`",
             Loss::TopRelease => {
@@ -150,7 +163,9 @@ impl LossName {
                 "free device memory, or halve the shadow with `shadow.records = 2`; raise \
                  `shadow.reserve` if address space ran out"
             }
-            Loss::NotInstrumented => "use a version of GSan that supports the operation",
+            Loss::NotInstrumented => {
+                "use atomics of 4 or 8 bytes that acquire and release, instead of fences"
+            }
             Loss::BarrierMismatch => {
                 "none is needed unless a race is missed: arrivals that the compiler does not report \
                  cause it"
@@ -162,6 +177,13 @@ impl LossName {
             Loss::OpaqueLaunch => {
                 "use the language's atomics instead of inline assembly; `report.strict = true` makes \
                  possible races count"
+            }
+            Loss::UnmanagedAtomic => {
+                "allocate flags and counters where GSan manages memory: inside `gsan.enable()`, or with \
+                 `gsanMalloc`"
+            }
+            Loss::UncheckedLaunch => {
+                "free device memory; capture the launches of each device in a graph of its own"
             }
         }
     }

@@ -29,7 +29,7 @@ use crate::blocks::{MOST_NUMBERS, MOST_OVERTAKEN};
 use crate::error::Error;
 use crate::kernels::Step;
 use crate::launch::{LaunchInfo, release};
-use crate::ordering::{DeviceState, Inner, Ordering};
+use crate::ordering::{AtomicCounts, DeviceState, Inner, Ordering};
 use crate::rows::{Area, Completion, Knowledge, Mark, Turn};
 use crate::state::{Region, entries};
 use crate::stream::{Stream, StreamKey, StreamState};
@@ -1129,6 +1129,9 @@ impl Replay {
                     grid: kernel.info.grid,
                     opaque: kernel.info.opaque,
                 });
+                if kernel.info.opaque {
+                    AtomicCounts::add(&plan.inner.counts.opaque);
+                }
             }
             plan.end(&self.stream)
         } else {

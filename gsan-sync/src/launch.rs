@@ -112,6 +112,9 @@ impl Launch {
                 device.log.enter(&chosen.record);
                 state.submitted(&chosen.start, chosen.entry.state, chosen.ctas);
                 AtomicCounts::add(&counts.launches);
+                if chosen.record.opaque {
+                    AtomicCounts::add(&counts.opaque);
+                }
                 self.stream.changed();
             }
             Some(chosen) => {

@@ -82,6 +82,7 @@ pub(crate) struct AtomicCounts {
     pub(crate) taken_back: AtomicU64,
     pub(crate) joins: AtomicU64,
     pub(crate) unchecked: AtomicU64,
+    pub(crate) opaque: AtomicU64,
     pub(crate) shared_banks: AtomicU64,
     pub(crate) restarts: AtomicU64,
 }
@@ -100,6 +101,9 @@ pub struct Counts {
     /// Launches that were not checked: memory for clock rows was short, or a capture holds launches of
     /// a second device.
     pub unchecked: u64,
+    /// Launches of kernels that contain synchronisation that nobody reports, those of graphs at each
+    /// replay.
+    pub opaque: u64,
     /// Streams that share a bank of thread ids with others.
     pub shared_banks: u64,
     /// How often everything was forgotten because epochs, tokens or numbers were worn.
@@ -242,6 +246,7 @@ impl Ordering {
             taken_back: counts.taken_back.load(Relaxed),
             joins: counts.joins.load(Relaxed),
             unchecked: counts.unchecked.load(Relaxed),
+            opaque: counts.opaque.load(Relaxed),
             shared_banks: counts.shared_banks.load(Relaxed),
             restarts: counts.restarts.load(Relaxed),
             never_waited: self.inner.names.count_never_waited(),

@@ -288,7 +288,9 @@
 #define GSAN_LOSS_BARRIER_MISMATCH 17u
 #define GSAN_LOSS_NEVER_WAITED 18u
 #define GSAN_LOSS_OPAQUE_LAUNCH 19u
-#define GSAN_LOSS_COUNT 20u
+#define GSAN_LOSS_UNMANAGED_ATOMIC 20u
+#define GSAN_LOSS_UNCHECKED_LAUNCH 21u
+#define GSAN_LOSS_COUNT 22u
 
 /* One released clock. A reader looks at the state before and after it reads the rest. */
 struct gsan_publication {

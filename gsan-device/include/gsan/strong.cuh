@@ -339,7 +339,7 @@ GSAN_COLD bool may_begin(Cta cta, gsan_atomic_event* event, u64 address, u32 byt
   if (!cta.is_known()) return false;
   AddressSpace<S> space(cta.region.globals->constants);
   if (!space.is_managed(address)) {
-    begin_unchecked(cta, acquires, GSAN_LOSS_UNMANAGED);
+    begin_unchecked(cta, acquires, GSAN_LOSS_UNMANAGED_ATOMIC);
     return false;
   }
   if (!can_be_named(cta, space, address, bytes)) {

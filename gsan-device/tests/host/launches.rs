@@ -545,7 +545,7 @@ fn after_an_acquire_that_is_not_checked_everything_is_ordered() {
         machine.write(1, 2, 0);
         let (told, loss) = machine.told();
         assert_eq!(
-            (told.len(), loss(Loss::Unmanaged)),
+            (told.len(), loss(Loss::UnmanagedAtomic)),
             (races, 1),
             "order {sem}"
         );

@@ -22,7 +22,8 @@ pub struct Usage {
     pub launches_captured: u64,
     /// Launches that were begun and not given to their streams.
     pub launches_taken_back: u64,
-    /// Launches that ran unchecked because memory for clock rows was short.
+    /// Launches that ran unchecked: memory for clock rows was short, or a capture holds launches of
+    /// a second device.
     pub launches_unchecked: u64,
     /// Accesses that were checked, of CTAs that have exited.
     pub accesses: u64,
@@ -103,6 +104,8 @@ impl Coverage {
         let counts = self.ordering.counts();
         losses.add(Loss::SharedBank, counts.shared_banks);
         losses.add(Loss::NeverWaited, counts.never_waited);
+        losses.add(Loss::OpaqueLaunch, counts.opaque);
+        losses.add(Loss::UncheckedLaunch, counts.unchecked);
         losses.add(Loss::Unmanaged, self.allocator.usage().unmanaged_ever);
         self.look_at_memory();
         Ok(Checked {

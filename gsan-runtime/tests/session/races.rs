@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gsan_core::loss::Loss;
 use gsan_core::scope::Order;
 use gsan_report::model::{Action, Race, RaceKind, Report, Side};
 use gsan_runtime::Session;
@@ -348,6 +349,8 @@ fn races_of_an_opaque_kernel_are_possible_ones() {
     let report = session.report().unwrap();
     assert_eq!(report.races, []);
     assert_eq!(report.possible_races.len(), 1);
+    let losses = session.losses().unwrap();
+    assert_eq!(losses.get(Loss::OpaqueLaunch), 1);
 }
 
 #[test]
