@@ -177,7 +177,7 @@ configuration! {
     /// What is known of who happened before whom.
     clock: Clock {
         /// Released clocks that are kept for each device.
-        publications: u32 = "65536", from 64, to 1 << 24, else "TRITON_GSAN_CLOCK_BUFFER_SIZE";
+        publications: u32 = "65536", from 64, to 1 << 20, else "TRITON_GSAN_CLOCK_BUFFER_SIZE";
         /// Memory for copies of clocks, for each device.
         snapshot_memory: Size = "\"256MiB\"", from 64 * KIB, to 64 * GIB;
         /// Memory for the clocks of CTAs that acquired, for each device.

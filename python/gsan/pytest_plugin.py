@@ -5,6 +5,7 @@ The marker `@pytest.mark.gsan(False)` turns it off for a test, a class or a modu
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator
 from typing import Any
 
@@ -32,6 +33,22 @@ def pytest_configure(config: pytest.Config) -> None:
             gsan.install()
         except gsan.Error as error:
             raise pytest.UsageError(f"--gsan: {error}") from error
+        _warn_of_files(config)
+
+
+def _warn_of_files(config: pytest.Config) -> None:
+    """Each test begins by forgetting races, so a file written at the exit would have the last
+    test's; `gsan run` forgets none.
+    """
+    from . import _settings
+
+    forms = _settings.value("report", "formats") or ""
+    if not os.environ.get("GSAN_RUN") and ("json" in forms or "sarif" in forms):
+        text = (
+            "report.formats asks for files, which would hold the races of the last test only; "
+            "for those of all: gsan run -- pytest --gsan"
+        )
+        config.issue_config_time_warning(pytest.PytestWarning(text), stacklevel=2)
 
 
 def _wanted(item: pytest.Item) -> bool:

@@ -49,3 +49,23 @@ def test_a_library_that_is_not_there_is_said_at_once(
     result = pytester.runpytest_subprocess("--gsan")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*--gsan: /dev/null cannot be loaded*"])
+
+
+@pytest.mark.parametrize(
+    ("formats", "inside", "warned"),
+    [("human", False, 0), ("human,sarif", False, 1), ("json", False, 1), ("sarif", True, 0)],
+)
+def test_files_that_would_lack_races_are_warned_of(
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    formats: str,
+    inside: bool,
+    warned: int,
+) -> None:
+    monkeypatch.setenv("GSAN_REPORT_FORMATS", formats)
+    monkeypatch.setenv("GSAN_REPORT_PATH", str(pytester.path / "report"))
+    monkeypatch.setenv("GSAN_RUN", str(pytester.path) if inside else "")
+    pytester.makepyfile("def test(): pass")
+    result = pytester.runpytest_subprocess("--gsan", "-p", "no:cacheprovider")
+    result.assert_outcomes(passed=1, warnings=warned)
+    assert ("gsan run -- pytest --gsan" in result.stdout.str()) == bool(warned)

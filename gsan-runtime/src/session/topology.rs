@@ -15,6 +15,10 @@ use gsan_vmm::{Allocator, HandleType, Options};
 use super::Machine;
 use crate::error::{Error, Result};
 
+/// Memory for clock rows of a device: those of hundreds of streams, events and graphs. More is left to the
+/// program.
+const ROW_BYTES: u64 = 384 << 20;
+
 /// The seed that is asked for, or one that is drawn; never 0.
 pub(super) fn seed(config: &Config) -> u64 {
     match config.sampling.seed {
@@ -82,6 +86,7 @@ pub(super) fn settings(
         publications: config.clock.publications,
         snapshot_bytes: config.clock.snapshot_memory.0,
         private_bytes: config.clock.private_memory.0,
+        row_bytes: ROW_BYTES,
         // All of it counts.
         seed: (seed ^ seed >> 32) as u32,
         write_once: allocator.write_once_base(),
