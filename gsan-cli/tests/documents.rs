@@ -49,7 +49,9 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
 /// Where links lead: what is in `](…)`.
 fn links(text: &str) -> Vec<String> {
     let of_line = |line: &str| {
-        let parts = line.split("](").skip(1);
+        // Without code in the line, which may look like a link.
+        let words: String = line.split('`').step_by(2).collect();
+        let parts = words.split("](").skip(1);
         let ends = parts.filter_map(|part| part.split(')').next());
         ends.map(str::to_owned).collect::<Vec<_>>()
     };
