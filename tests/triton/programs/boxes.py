@@ -10,27 +10,50 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 
 @triton.jit
-def corner(number, counts, steps):
-    """Where box `number` of a tensor starts; the innermost dimension is counted fastest."""
+def corner(number, counts, steps, FASTEST: tl.constexpr):
+    """Where box `number` of a tensor starts: dimension `FASTEST` is counted fastest."""
+    first = number % counts[FASTEST] * steps[FASTEST]
+    number //= counts[FASTEST]
     at = ()
     for d in tl.static_range(len(steps) - 1, -1, -1):
-        at = (number % counts[d] * steps[d],) + at
-        number //= counts[d]
+        if d == FASTEST:
+            at = (first,) + at
+        else:
+            at = (number % counts[d] * steps[d],) + at
+            number //= counts[d]
     return at
 
 
 @triton.jit
-def copy(x, out, counts, steps):
-    at = corner(tl.program_id(0), counts, steps)
-    out.store(at, x.load(at))  # @copied
+def copy(x, out, counts, steps, boxes, FASTEST: tl.constexpr, EACH: tl.constexpr):
+    """Each CTA copies some boxes in a row: it ends with the one that the next began beside."""
+    for i in range(EACH):
+        n = tl.program_id(0) * EACH + i
+        if n < boxes:
+            at = corner(n, counts, steps, FASTEST)
+            out.store(at, x.load(at))  # @copied
 
 
 @triton.jit
-def copy_made(x, out, sizes, strides, counts, steps, box: tl.constexpr):
+def copy_made(
+    x,
+    out,
+    sizes,
+    strides,
+    counts,
+    steps,
+    boxes,
+    box: tl.constexpr,
+    FASTEST: tl.constexpr,
+    EACH: tl.constexpr,
+):
     source = tl.make_tensor_descriptor(x, sizes, strides, box)
     target = tl.make_tensor_descriptor(out, sizes, strides, box)
-    at = corner(tl.program_id(0), counts, steps)
-    target.store(at, source.load(at))  # @copied-made
+    for i in range(EACH):
+        n = tl.program_id(0) * EACH + i
+        if n < boxes:
+            at = corner(n, counts, steps, FASTEST)
+            target.store(at, source.load(at))  # @copied-made
 
 
 @triton.jit
@@ -55,6 +78,8 @@ def cut_load(x, out, past, first, columns, M: tl.constexpr, N: tl.constexpr):
         tl.store(past + rows * columns + n, 3.0, n < columns)  # @written
 
 
+#: Boxes that a CTA copies.
+EACH = 2
 #: Element, sizes, distance of rows (elements), box.
 SHAPES = [
     (torch.float32, (10_003,), 0, (128,)),
@@ -90,13 +115,16 @@ def run_copy(number: int, overlap: str = "", made: bool = False) -> None:
     x, out = filled(dtype, sizes, pitch, 2), filled(dtype, sizes, pitch, 0)
     steps = steps_of(dtype, box, overlap)
     counts = tuple(triton.cdiv(size, step) for size, step in zip(sizes, steps, strict=True))
-    grid = (math.prod(counts),)
+    boxes = math.prod(counts)
+    grid = (triton.cdiv(boxes, EACH),)
+    fastest = 0 if overlap == "outer" else len(box) - 1
+    options = {"FASTEST": fastest, "EACH": EACH, "num_warps": 2}
     if made:
         triton.set_allocator(scratch)
-        copy_made[grid](x, out, sizes, x.stride(), counts, steps, box=box, num_warps=2)
+        copy_made[grid](x, out, sizes, x.stride(), counts, steps, boxes, box=box, **options)
     else:
         described = [TensorDescriptor.from_tensor(t, list(box)) for t in (x, out)]
-        copy[grid](*described, counts, steps, num_warps=2)
+        copy[grid](*described, counts, steps, boxes, **options)
     torch.cuda.synchronize()
     assert (out.to(torch.float32) == 2).all().item()
 
