@@ -216,7 +216,8 @@ def cases(ctas: int) -> list[Case]:
         one("wrong parity", Race("odd-put", "odd-get")),
         Case(name("sums"), lambda: run_sums(ctas)),
         Case(name("100,000 cluster barriers"), lambda: run_exchange(ctas, 50_000), runs=2),
-        Case(name("100,000 phases of mbarriers"), lambda: run_turns(ctas, 50_000), runs=2),
+        # Two barriers, two phases a round.
+        Case(name("100,000 phases of mbarriers"), lambda: run_turns(ctas, 25_000), runs=2),
     ]
 
 
