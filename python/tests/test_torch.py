@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import sys
+import threading
+import time
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -56,7 +58,15 @@ class Torch:
             pass
 
         class Stream(Base):
-            pass
+            makers = 0
+            at_once = 0
+
+            def __new__(cls) -> Stream:
+                Stream.makers += 1
+                Stream.at_once = max(Stream.at_once, Stream.makers)
+                time.sleep(0.01)
+                Stream.makers -= 1
+                return super().__new__(cls)
 
         class Tensor:
             is_cuda = True
@@ -211,6 +221,15 @@ def test_queries_count_when_they_say_done(torch: Torch) -> None:
     event.done = stream.done = False
     assert not event.query() and not stream.query()
     assert told(torch) == []
+
+
+def test_streams_are_made_one_by_one(torch: Torch) -> None:
+    threads = [threading.Thread(target=torch.Stream) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert torch.Stream.at_once == 1
 
 
 def test_memory_that_is_used_elsewhere_is_followed_from_then_on(torch: Torch) -> None:

@@ -51,10 +51,12 @@ def add(x, y, n, B: tl.constexpr):
     tl.store(y + i, tl.load(x + i, i < n) + tl.sum(tl.load(x + i, i < n), 0), i < n)
 
 
-def compile(mode: str = "gsan", warps: int = 4):
+def compile(mode: str | None = "gsan", warps: int = 4):
     signature = dict(x="*fp32", y="*fp32", n="i32", B="constexpr")
     source = ASTSource(fn=add, signature=signature, constexprs=dict(B=1024))
-    options = dict(num_warps=warps, instrumentation_mode=mode)
+    options: dict = dict(num_warps=warps)
+    if mode is not None:
+        options["instrumentation_mode"] = mode
     return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
 
 
@@ -77,6 +79,14 @@ def test_kernels_that_are_not_instrumented_are_left_alone() -> None:
     kernel = compile(mode="")
     assert "gsan" not in kernel.asm["ptx"] and ".maxnreg" not in kernel.asm["ptx"]
     assert "gsan" not in dict(kernel.metadata.extern_libs)
+
+
+def test_kernels_that_torch_compiles_follow_the_mode_that_is_on(monkeypatch) -> None:
+    assert "gsan" not in compile(mode=None).asm["ptx"]
+    monkeypatch.setattr(triton.knobs.compilation, "instrumentation_mode", "gsan")
+    kernel = compile(mode=None)
+    assert compiling.is_instrumented(kernel.metadata)
+    assert dict(kernel.metadata.extern_libs)["gsan"].endswith("gsan-shared-4.bc")
 
 
 def test_registers_that_do_not_suffice_are_not_bounded(monkeypatch, capfd) -> None:
