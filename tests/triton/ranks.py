@@ -206,6 +206,20 @@ def destroys_the_group_alone(ranks: Any) -> None:
     dist.destroy_process_group()
 
 
+def starts_anew(ranks: Any) -> None:
+    import gsan
+    import torch.distributed as dist
+
+    hand_over(ranks)
+    # Nobody gives memory back that another one still uses.
+    dist.barrier()
+    ranks.handle = ranks.words = None
+    gsan.reset()
+    ranks.share()
+    hand_over(ranks)
+    ranks.close()
+
+
 def leaves_work(ranks: Any) -> None:
     """Its last kernels still run when it ends."""
     import torch
@@ -246,6 +260,7 @@ ENDINGS = [
     Ending("closes nothing", closes_nothing, 0),
     Ending("destroys the group first", destroys_the_group_first, 0),
     Ending("destroys the group alone", destroys_the_group_alone, 0),
+    Ending("starts anew", starts_anew, 0),
     Ending("leaves work", leaves_work, 0),
     Ending("one raises", one_raises, 1, ("rank 1 has had enough",)),
     Ending("one leaves early", one_leaves_early, 0, ("left alone:", "rank 1")),
