@@ -24,25 +24,34 @@ struct Elements {
   u32 bytes;
 };
 
-// Checks and records an access to a part of one granule, whatever is in the cell. `record` has the
-// mask.
-template <unsigned S, u32 Action>
-GSAN_COLD void access_granule(gsan_global_state* globals, u64 granule, u64 record,
+// Checks and records an access to a part of one granule, whatever is in the cell and in whatever
+// memory. `record` has the mask. One function for all actions: every kernel has a copy.
+template <unsigned S>
+GSAN_COLD void access_granule(gsan_global_state* globals, u64 granule, u64 record, u32 action,
                               const char* file, u32 line) {
   Cta cta = Cta::current(globals);
   const gsan_constants& constants = globals->constants;
   AddressSpace<S> space(constants);
-  if (space.is_write_once(granule)) {
-    return access_write_once<S, Action>(globals, granule, record, file, line);
-  }
+  CellAccess access = {record, action, scope_of(action)};
   u64* words = space.shadow(granule, constants.reserve_base);
-  Past past(cta);
-  CellAccess access = {record, Action, scope_of(Action)};
+  bool once = space.is_write_once(granule);
+  if (once && access.scope != GSAN_SCOPE_NOT_ATOMIC) {
+    return report_kind(globals, GSAN_RACE_WRITE_ONCE_ATOMIC, 0, record, action, granule,
+                       access.mask(), file, line);
+  }
   Cell<S> cell = Cell<S>::load(words);
+  if (once) {
+    if (cell.word[0] == kUnknownWrites) return;
+    cell.word[0] = check_write_once(globals, words, cell, access, granule, {file, line});
+  }
+  Past past(cta);
   Survey found = survey(cell, access, past);
 #pragma unroll 1
   for (u32 racing = found.racing; racing != 0; racing &= racing - 1) {
-    report(globals, cell.at(ptx::lowest(racing)), record, Action, granule, file, line);
+    u64 earlier = cell.at(ptx::lowest(racing));
+    // A second write was told of.
+    if (once && access.writes() && record_writes(earlier)) continue;
+    report(globals, earlier, record, action, granule, file, line);
   }
   u32 loss = update(words, cell, found, access, past, {constants.seed, granule / kGranule});
   if (loss == GSAN_LOSS_READ_NOT_SAMPLED) ptx::local_add(&cta.state->not_sampled, 1);
@@ -174,7 +183,7 @@ struct Accesses {
 
   // Checks an access whatever is in its cell.
   GSAN_DEVICE void check_uncommon(u64 granule, u64 record) const {
-    access_granule<S, Action>(cta.region.globals, granule, record, position.file, position.line);
+    access_granule<S>(cta.region.globals, granule, record, Action, position.file, position.line);
   }
 
   // The cells of 16 aligned bytes.

@@ -167,39 +167,31 @@ struct Victim {
   u32 loss;
 };
 
-// The record with the largest number among the reads or the writes of a cell.
+// Of the reads of a full cell the one with the largest number; of its writes if it has no read. A read
+// takes the place of a write only if that is ordered before it, and of a read only if its own number is
+// smaller.
 template <unsigned S, class P>
-GSAN_DEVICE u32 largest(const Cell<S>& cell, const P& past, const Sampler& sampler, bool write,
-                        bool must_be_ordered, u32& number) {
+GSAN_COLD Victim victim(Cell<S> cell, u64 record, P past, Sampler sampler) {
+  bool writes = record_writes(record);
   u32 index = Victim::kNone;
+  u32 number = 0;
+  bool reads = false;
 #pragma unroll 1
   for (u32 i = 0; i < S; ++i) {
     u64 word = cell.at(i);
-    if (word == 0 || is_sync(word) || record_writes(word) != write) continue;
-    if (must_be_ordered && !past.is_ordered(record_thread(word), record_epoch(word))) continue;
+    bool read = !record_writes(word);
+    if (word == 0 || is_sync(word) || (reads && !read)) continue;
+    if (!read && !writes && !past.is_ordered(record_thread(word), record_epoch(word))) continue;
     u32 candidate = sampler.number(word);
-    if (index != Victim::kNone && candidate < number) continue;
+    if (index != Victim::kNone && read == reads && candidate < number) continue;
     index = i;
     number = candidate;
+    reads = read;
   }
-  return index;
-}
-
-template <unsigned S, class P>
-GSAN_COLD Victim victim(Cell<S> cell, u64 record, P past, Sampler sampler) {
-  u32 number = 0;
-  u32 read = largest(cell, past, sampler, false, false, number);
-  if (record_writes(record)) {
-    u32 write = read;
-    if (read == Victim::kNone) write = largest(cell, past, sampler, true, false, number);
-    return {write, GSAN_LOSS_WRITE_EVICTED};
-  }
-  if (read != Victim::kNone) {
-    bool kept = sampler.number(record) < number;
-    return {kept ? read : Victim::kNone, GSAN_LOSS_READ_NOT_SAMPLED};
-  }
-  u32 write = largest(cell, past, sampler, true, true, number);
-  return {write, write == Victim::kNone ? GSAN_LOSS_READ_NOT_SAMPLED : GSAN_LOSS_WRITE_EVICTED};
+  if (writes) return {index, GSAN_LOSS_WRITE_EVICTED};
+  if (reads && sampler.number(record) >= number) index = Victim::kNone;
+  bool evicts = !reads && index != Victim::kNone;
+  return {index, evicts ? u32(GSAN_LOSS_WRITE_EVICTED) : u32(GSAN_LOSS_READ_NOT_SAMPLED)};
 }
 
 // Changes the cell at `words`, read as `cell`, as the access requires. Returns the limit that was

@@ -70,14 +70,18 @@ struct Rows {
     return entry;
   }
 
+  // The word for what is known of `thread`, at `place`; null if there is no row for it.
+  GSAN_DEVICE u32* word(Place place, u32 thread) const {
+    u64 row = place.bank == bank ? own : foreign;
+    if (row == 0) return nullptr;
+    return place.bank == bank ? reinterpret_cast<u32*>(row) + place.slot : entries(row) + thread;
+  }
+
   GSAN_DEVICE void add(Place place, u32 thread, u32 entry) const {
-    if (entry == 0) return;
-    if (place.bank == bank) {
-      if (own != 0) merge_word(reinterpret_cast<u32*>(own) + place.slot, entry);
-    } else if (foreign != 0) {
-      merge_word(entries(foreign) + thread, entry);
-      ptx::store_relaxed(reinterpret_cast<u32*>(foreign), 1u);
-    }
+    u32* known = word(place, thread);
+    if (known == nullptr || entry == 0) return;
+    merge_word(known, entry);
+    if (place.bank != bank) ptx::store_relaxed(reinterpret_cast<u32*>(foreign), 1u);
   }
 };
 
@@ -144,15 +148,18 @@ GSAN_DEVICE void for_each_place(Region region, u32 first, u32 share, F body) {
 }
 
 // Adds what `from` knows to `to`, which belongs to the same bank.
-GSAN_DEVICE void carry_over(Region region, const Rows& from, const Rows& to, u32 first, u32 share) {
-  if (from.own != 0) {
-    for_each_place(region, from.bank, first, share, [&](Place place, u32 thread) {
-      to.add(place, thread, ptx::load_relaxed(reinterpret_cast<const u32*>(from.own) + place.slot));
-    });
-  }
-  if (is_filled(from.foreign)) {
-    for_each_place(region, first, share, [&](Place place, u32 thread) {
-      to.add(place, thread, ptx::load_relaxed(entries(from.foreign) + thread));
+GSAN_COLD void carry_over(Region region, Rows from, Rows to, u32 first, u32 share) {
+  bool foreign = is_filled(from.foreign);
+  if (from.own == 0 && !foreign) return;
+  u32 banks = region.globals->constants.banks * region.globals->constants.devices;
+  for (u32 bank = foreign ? 0 : from.bank; bank < (foreign ? banks : from.bank + 1); ++bank) {
+    for_each_place(region, bank, first, share, [&](Place place, u32 thread) {
+      u32 entry = 0;
+      if (place.bank == from.bank && from.own != 0) {
+        entry = ptx::load_relaxed(reinterpret_cast<const u32*>(from.own) + place.slot);
+      }
+      if (foreign) entry = hull(entry, ptx::load_relaxed(entries(from.foreign) + thread));
+      to.add(place, thread, entry);
     });
   }
 }

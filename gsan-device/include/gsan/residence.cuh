@@ -157,15 +157,15 @@ GSAN_COLD void complete_rows(Cta cta, Group group) {
   Region region = cta.region;
   const gsan_launch_descriptor& launch = *cta.launch();
   Rows done = completion(launch);
-  if (cta.flags() & GSAN_THREAD_EVERYTHING) {
+  u32 checkpoint = known_checkpoint(cta);
+  bool everything = cta.flags() & GSAN_THREAD_EVERYTHING;
+  // What is mirrored now is no less than what any checkpoint copied.
+  if (everything || checkpoint != kNoCheckpoint) {
     for_each_place(region, group.thread, group.threads, [&](Place place, u32 thread) {
       Region home = region.of_device(region.device_of(thread));
-      done.add(place, thread, entry_all(ptx::load_relaxed_system(home.epoch(thread))));
-    });
-  }
-  if (u32 checkpoint = known_checkpoint(cta)) {
-    for_each_place(region, group.thread, group.threads, [&](Place place, u32 thread) {
-      done.add(place, thread, entry_all(checkpoint_epoch(region, checkpoint, thread)));
+      u32 epoch = everything ? ptx::load_relaxed_system(home.epoch(thread))
+                             : checkpoint_epoch(region, checkpoint, thread);
+      done.add(place, thread, entry_all(epoch));
     });
   }
   Vector clock = private_clock(cta);

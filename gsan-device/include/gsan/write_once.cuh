@@ -61,47 +61,22 @@ GSAN_DEVICE u64 note_write(u64* words, u64 found, u64 record) {
   }
 }
 
-// Checks and records an ordinary access to a part of a granule of write-once memory.
-template <unsigned S, u32 Action>
-GSAN_COLD void access_write_once(gsan_global_state* globals, u64 granule, u64 record,
-                                 const char* file, u32 line) {
-  if (scope_of(Action) != GSAN_SCOPE_NOT_ATOMIC) {
-    return report_kind(globals, GSAN_RACE_WRITE_ONCE_ATOMIC, 0, record, Action, granule,
-                       record_mask(record), file, line);
-  }
-  Cta cta = Cta::current(globals);
-  const gsan_constants& constants = globals->constants;
-  u64* words = AddressSpace<S>(constants).shadow(granule, constants.reserve_base);
-  Past past(cta);
-  CellAccess access = {record, Action, GSAN_SCOPE_NOT_ATOMIC};
-  Cell<S> cell = Cell<S>::load(words);
-  if (cell.word[0] == kUnknownWrites) return;
+// Checks an ordinary access to a part of a granule of write-once memory against what was written.
+// Returns what stands for word 0 when the other words are looked at: it is no record, and no place
+// for one.
+template <unsigned S>
+GSAN_COLD u64 check_write_once(gsan_global_state* globals, u64* words, Cell<S> cell,
+                               CellAccess access, u64 granule, Position position) {
   u64 first = access.writes() ? note_write(words, cell.word[0], access.record) : cell.word[0];
   u32 written = written_mask(first);
-  u32 twice = access.writes() ? written & access.mask() : 0;
-  u32 unwritten = access.writes() ? 0 : access.mask() & ~written;
-  if (twice != 0) {
-    report_kind(globals, GSAN_RACE_WRITTEN_TWICE, writer_of(cell, first, twice), access.record,
-                access.action, granule, twice, file, line);
+  u32 wrong = access.mask() & (access.writes() ? written : ~written);
+  if (wrong != 0) {
+    u32 kind = access.writes() ? u32(GSAN_RACE_WRITTEN_TWICE) : u32(GSAN_RACE_READ_UNWRITTEN);
+    u64 earlier = access.writes() ? writer_of(cell, first, wrong) : 0;
+    report_kind(globals, kind, earlier, access.record, access.action, granule, wrong,
+                position.file, position.line);
   }
-  if (unwritten != 0) {
-    report_kind(globals, GSAN_RACE_READ_UNWRITTEN, 0, access.record, access.action, granule,
-                unwritten, file, line);
-  }
-  // Word 0 is no record, and no place for one.
-  cell.word[0] = written_word(access.record, written);
-  Survey found = survey(cell, access, past);
-#pragma unroll 1
-  for (u32 racing = found.racing; racing != 0; racing &= racing - 1) {
-    u64 earlier = cell.at(ptx::lowest(racing));
-    // A second write was told of.
-    if (access.writes() && record_writes(earlier)) continue;
-    report(globals, earlier, access.record, access.action, granule, file, line);
-  }
-  Sampler sampler = {globals->constants.seed, granule / kGranule};
-  u32 loss = update(words, cell, found, access, past, sampler);
-  if (loss == GSAN_LOSS_READ_NOT_SAMPLED) ptx::local_add(&cta.state->not_sampled, 1);
-  if (loss == GSAN_LOSS_WRITE_EVICTED) ptx::local_add(&cta.state->evicted, 1);
+  return written_word(access.record, written);
 }
 
 }  // namespace gsan
