@@ -1,7 +1,7 @@
 """Runs the programs of this folder under GSan and counts verdicts.
 
 usage: run.py [--json FILE] [--runs N] [--limit SECONDS] [--gsan COMMAND] [--plain] [--jobs N]
-              [--brief] [NAME ...]
+              [--brief] [--list] [NAME ...]
 
 Each module runs in a process of its own, its cases one after another, with `gsan.reset()` after
 every run; a case that ends the process or takes too long is a failure, and the module goes on
@@ -11,12 +11,13 @@ run once more under `gsan run`, for its exit code. `--plain` runs every case wit
 must be right there, too. NAME is a module's name, or a part of a module's or case's name. `--jobs`
 says how many modules run at once, those that are named first before the others. The table goes to
 standard output, with `--brief` a line for each module and for what failed; exit code 1 if something
-failed.
+failed. `--list` says what there is, and runs nothing.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import contextlib
 import faulthandler
 import importlib.util
@@ -290,6 +291,7 @@ def main() -> int:
     parser.add_argument("--plain", action="store_true", help="only without GSan")
     parser.add_argument("--jobs", type=int, default=1, help="modules that run at once (1)")
     parser.add_argument("--brief", action="store_true", help="lines for modules and failures only")
+    parser.add_argument("--list", action="store_true", help="only say what programs there are")
     parser.add_argument("--scratch", default="/tmp", help="where processes leave their results")
     parser.add_argument("names", nargs="*", help="parts of the names of modules and cases")
     parser.add_argument("--inside", help=argparse.SUPPRESS)
@@ -327,6 +329,11 @@ def run_all(options: argparse.Namespace) -> int:
     names = sorted(path.stem for path in PROGRAMS.glob("*.py"))
     matching = [n for n in options.names if n in names]
     matching = matching or [n for n in names if any(part in n for part in options.names)]
+    if options.list:
+        for name in matching or names:
+            about = ast.get_docstring(ast.parse((PROGRAMS / f"{name}.py").read_text())) or ""
+            print(f"{name:<{max(map(len, names))}}  {about.splitlines()[0]}")
+        return 0
 
     def run_one(name: str) -> None:
         start = time.monotonic()
