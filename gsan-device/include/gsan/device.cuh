@@ -29,31 +29,44 @@
 //
 // What there is:
 //
-// - `Kernel`: made first of all by every thread of the CTA, and let go at its end;
+// - `Kernel`: made first of all by every thread of the CTA, and let go at its end; its
+//   `grid_dependency_synchronize` waits for the launches before, in a programmatic dependent launch;
 // - `load`, `store`, `load_vector`, `store_vector`, `load_each`, `store_each`: ordinary accesses;
 // - `atomic_load`, `_store`, `_exchange`, `_compare_exchange`, `_add`, `_sub`, `_and`, `_or`, `_xor`, `_min`,
-//   `_max`, `_increment`, `_decrement`: strong accesses, with an order and a scope;
+//   `_max`, `_increment`, `_decrement`: strong accesses, with an order and a scope, of 4 or 8 bytes. There
+//   are none of 1 or 2 bytes, nor of packed halves: an atomic of CUDA's own is not seen;
+// - `cluster_barrier`: a barrier of a cluster;
 // - `fence`: makes a fence, and gives up checking what it may order.
 //
 // Each function checks an access and makes it: the instruction is the one that was checked. Addresses
-// are in global memory, never in shared or local memory, which need no checks; what lies outside the
-// reservation is accessed unchecked. All lanes that make an access call together, and may name the same
-// address. A race is told with the file and line of the call. Atomics take pointers to volatile as well.
+// are in global memory; what lies outside the reservation is accessed unchecked. A pointer to shared or
+// local memory must not be passed: the instructions are those for global memory, and fault or go
+// elsewhere. Access such memory as usual; it needs no checks. All lanes that make an access call together,
+// and may name the same address. A race is told with the file and line of the call. Atomics take pointers
+// to volatile as well.
 //
 // The functions belong into kernels that made a `Kernel`, and into functions that these call, also of other
 // translation units (`-rdc=true`, `-fgpu-rdc`). A kernel makes one only, and is left by `return`: a
 // thread that has left waits in `~Kernel` for the others. So none may leave before a `__syncthreads` that
 // others still come to; let it pass over the work between instead.
 //
+// A kernel that makes no `Kernel` must not call these functions: they would look for the state of the CTA
+// where nobody has put it. Nothing of it is checked. Nor may the host tell GSan of its launch
+// (gsan_launch_begin): it would hand no order on, and what comes after it on its stream would seem to
+// race with what came before.
+//
 // Threads of a CTA are not told apart: their accesses never race with each other, and barriers of the CTA
 // (`__syncthreads`) need no wrapper. What the kernel does past these functions is not seen: an access is
-// not checked, and a fence or an atomic that orders something must be one of these, or what it orders is
-// reported as a race.
+// not checked, and a fence, an atomic or a `griddepcontrol.wait` that orders something must be one of these,
+// or what it orders is reported as a race. mbarriers and asynchronous copies (`cp.async`, TMA) have no
+// wrappers: such a copy is not checked, and within a CTA an mbarrier needs none. Between the CTAs of a
+// cluster use `cluster_barrier`.
 //
 // GSAN_RECORDS is the number of words in a cell, 4 unless it is defined, and must be that of the
 // reservation. GSAN_STATE_BY_SM puts the state of a CTA into the state region, for kernels that need
-// all shared memory; one CTA must run on an SM at a time then. For clang 19 and nvcc 12 or later,
-// sm_80 or later, with gsan's include folder on the include path.
+// all shared memory; one CTA must run on an SM at a time then. For sm_80 or later, C++17, with gsan's
+// include folder on the include path: nvcc 12 or later, or clang 19, which without the CUDA toolkit takes
+// -x cuda --cuda-device-only --cuda-gpu-arch=sm_80 -nocudainc -nocudalib.
 #pragma once
 
 #ifndef GSAN_RECORDS
@@ -98,6 +111,14 @@ class Kernel {
   }
 
   GSAN_DEVICE ~Kernel() { exit(Cta::current(current_globals()), group_); }
+
+  // `griddepcontrol.wait` (cudaGridDependencySynchronize), in a kernel that is launched with the programmatic
+  // attribute: what the launches before did comes before what the CTA does from here on. By all threads of
+  // the CTA; it is a barrier of the CTA. For sm_90 and later.
+  GSAN_DEVICE void grid_dependency_synchronize() const {
+    ptx::grid_dependency_wait();
+    grid_dependency_wait(Cta::current(current_globals()), group_);
+  }
 
   // The position of the thread in its CTA, and of the CTA in the grid; how many threads a CTA has, and how
   // many CTAs the grid. Dimensions count from x to z.

@@ -415,6 +415,11 @@ GSAN_DEVICE u32 cluster_width() {
   return value;
 }
 
+// The launches that this one depends on have finished, and what they wrote is seen.
+GSAN_DEVICE void grid_dependency_wait() {
+  asm volatile("griddepcontrol.wait;" : : : "memory");
+}
+
 // All threads of all CTAs of the cluster have come here; each sees what the others wrote before.
 GSAN_DEVICE void cluster_barrier() {
   asm volatile("barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;" : : : "memory");

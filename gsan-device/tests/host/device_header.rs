@@ -109,6 +109,7 @@ fn right_uses_are_taken() {
         "gsan::atomic_store(floats, 1.0f, Order::kRelease, Scope::kSystem);",
         "gsan::atomic_min(longs, -1, Order::kRelaxed, Scope::kCta);",
         "gsan::fence(Scope::kGpu);",
+        "kernel.grid_dependency_synchronize();",
         "int* from[] = {ints, ints + 9}; int to[2]; gsan::load_each(from, to);",
         "const int* from[] = {ints, constants}; int to[2]; gsan::load_each(from, to);",
         "[](auto* at) { gsan::store(at, gsan::load(at)); }(longs);",
