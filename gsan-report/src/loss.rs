@@ -130,10 +130,13 @@ impl LossName {
                 "let kernels acquire from fewer streams: a clock has room for 3 streams, the own one \
                  included, and for 7 with 3 devices or more"
             }
-            Loss::PublicationOverrun => "raise `clock.publications`",
+            Loss::PublicationOverrun => {
+                "raise `clock.publications`, unless `top-release` was met as often: then see there"
+            }
             Loss::SnapshotOverrun => "raise `clock.snapshot_memory`",
             Loss::TopRelease => {
-                "raise `clock.private_memory`, `clock.publications` and `launch.slots_per_sm`"
+                "let fewer CTAs release into one flag or counter at the same moment; if `no-slot` or \
+                 `private-pool-empty` was met, see there"
             }
             Loss::WornEpoch | Loss::WornToken => {
                 "synchronise the device from time to time: the detector restarts its counters when \
