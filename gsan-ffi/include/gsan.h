@@ -304,7 +304,8 @@ typedef struct gsan_config {
      */
     uint32_t num_devices;
     /**
-     * The logical rank of each local device; null: as configured. With `num_devices`.
+     * The logical rank of each local device, 0xffffffff for one that takes no part; null: as configured.
+     * With `num_devices`.
      */
     const uint32_t *device_ranks;
     /**

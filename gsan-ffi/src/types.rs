@@ -122,7 +122,8 @@ pub struct gsan_config {
     pub backend: u32,
     /// Devices in the topology, over all processes.
     pub num_devices: u32,
-    /// The logical rank of each local device; null: as configured. With `num_devices`.
+    /// The logical rank of each local device, 0xffffffff for one that takes no part; null: as configured.
+    /// With `num_devices`.
     pub device_ranks: *const u32,
     /// How many ranks are given.
     pub num_local: u32,

@@ -80,6 +80,15 @@ def test_reset_refuses_while_memory_is_live(session) -> None:
     gsan.configure(rng_seed=3)
 
 
+def test_a_rank_has_one_of_the_devices(session) -> None:
+    gsan.configure(device_ranks={1: 1}, num_devices=2)
+    address = _memory.gsan_malloc(4096, 1)
+    assert _memory.get_device_rank(1) == 1
+    with pytest.raises(RuntimeError):
+        _memory.get_device_rank(0)
+    _memory.gsan_free(address, 1)
+
+
 def test_what_is_remembered_can_be_seen(session) -> None:
     from gsan import testing
 

@@ -125,8 +125,9 @@ fn as_toml(config: &gsan_config, ranks: &[u32]) -> Result<String, Failure> {
     sections.text("topology", "backend", backend);
     sections.number("topology", "num_devices", config.num_devices);
     if !ranks.is_empty() {
-        let ranks = ranks.iter().enumerate();
-        let ranks: Vec<String> = ranks
+        let given = ranks.iter().enumerate();
+        let ranks: Vec<String> = given
+            .filter(|&(_, &rank)| rank != u32::MAX)
             .map(|(device, rank)| format!("{device} = {rank}"))
             .collect();
         let ranks = format!("{{ {} }}", ranks.join(", "));
@@ -245,6 +246,17 @@ mod tests {
                     [shadow]\nrecords = 2\n[clock]\npublications = 128\n[sampling]\nseed = 0\n\
                     [sharing]\nhandle_type = \"fabric\"\n[report]\non_race = \"halt\"\n";
         assert_eq!(as_toml(&config, &[3, 1]).unwrap(), toml);
+    }
+
+    #[test]
+    fn a_device_without_a_rank_does_not_take_part() {
+        let config = gsan_config {
+            num_devices: 2,
+            num_local: 2,
+            ..NOTHING
+        };
+        let toml = "[topology]\nnum_devices = 2\ndevice_ranks = { 1 = 1 }\n";
+        assert_eq!(as_toml(&config, &[u32::MAX, 1]).unwrap(), toml);
     }
 
     #[test]
