@@ -93,57 +93,41 @@ GSAN_DEVICE void learn_everything(Cta cta, Warp warp, u32 loss) {
   learned(cta, warp);
 }
 
-// The parts of the entries of four slots that the private clock has to hold: what the frontier, the
-// completions in `taken` and the checkpoint do not cover, or a little more. What is known of the four is
-// under way at once.
-GSAN_COLD Quad beyond(Cta cta, u32 taken, Place first, u32 first_thread, Quad quad) {
+// The part of `entry` that the private clock has to hold: what the frontier, the completions in `taken` and
+// the checkpoint do not cover, or a little more. What is known of it is under way at once.
+GSAN_COLD u32 beyond(Cta cta, u32 taken, Place place, u32 thread, u32 entry) {
+  const gsan_thread_state& state = *cta.state;
   const gsan_launch_descriptor& launch = *cta.launch();
-  auto cut_by = [&](auto known) {
-    u32 entries[4];
-#pragma unroll
-    for (u32 i = 0; i < 4; ++i) entries[i] = quad.entry[i] == 0 ? 0 : known(i);
-#pragma unroll
-    for (u32 i = 0; i < 4; ++i) quad.entry[i] = cut(quad.entry[i], entries[i]);
-  };
-  if (cta.has_slot()) {
-#pragma unroll
-    for (u32 i = 0; i < 4; ++i) {
-      if (first_thread + i != cta.thread()) continue;
-      quad.entry[i] = cut_from(quad.entry[i], cta.state->start);
-    }
-  }
+  u32 known[4] = {0, 0, 0, 0};
   // The frontier is the same for as long as the launch runs.
-  if (cta.state->own_row != 0 && first.bank == launch.bank) {
-    auto row = reinterpret_cast<const u32*>(cta.state->own_row) + first.slot;
-    cut_by([&](u32 i) { return ptx::load_constant(row + i); });
+  if (state.slots != 0 && place.bank == launch.bank) {
+    known[0] = ptx::load_constant(reinterpret_cast<const u32*>(state.own_row) + place.slot);
   }
-  if (cta.state->foreign_row != 0) {
-    const u32* row = entries(cta.state->foreign_row) + first_thread;
-    cut_by([&](u32 i) { return ptx::load_constant(row + i); });
-  }
+  if (state.foreign_row != 0) known[1] = ptx::load_constant(entries(state.foreign_row) + thread);
   if (launch.named_rows != 0) {
-    u64 address = reinterpret_cast<const u64*>(launch.named_rows)[first.bank];
-    auto row = reinterpret_cast<const u32*>(address) + first.slot;
-    if (address != 0) cut_by([&](u32 i) { return ptx::load_constant(row + i); });
-  }
-  for (u32 left = taken; left != 0; left &= left - 1) {
-    Rows rows = completion_of_overtaken(launch, ptx::lowest(left));
-#pragma unroll 1
-    for (u32 i = 0; i < 4; ++i) {
-      u32 entry = quad.at(i);
-      if (entry == 0) continue;
-      entry = rows.cut({first.bank, first.slot + i}, first_thread + i, entry);
-#pragma unroll
-      for (u32 j = 0; j < 4; ++j) quad.entry[j] = j == i ? entry : quad.entry[j];
+    u64 row = reinterpret_cast<const u64*>(launch.named_rows)[place.bank];
+    if (row != 0) {
+      known[2] = ptx::load_constant(reinterpret_cast<const u32*>(row) + place.slot);
     }
   }
   u32 checkpoint = known_checkpoint(cta);
   if (checkpoint != kNoCheckpoint) {
-    cut_by([&](u32 i) {
-      return entry_all(checkpoint_epoch(cta.region, checkpoint, first_thread + i));
-    });
+    known[3] = entry_all(checkpoint_epoch(cta.region, checkpoint, thread));
   }
-  return quad;
+  if (cta.has_slot() && thread == cta.thread()) entry = cut_from(entry, state.start);
+#pragma unroll 1
+  for (u32 left = taken; left != 0 && entry != 0; left &= left - 1) {
+    entry = completion_of_overtaken(launch, ptx::lowest(left)).cut(place, thread, entry);
+  }
+#pragma unroll 1
+  for (u32 i = 0; i < 4; ++i) {
+    u32 other = known[0];
+    known[0] = known[1];
+    known[1] = known[2];
+    known[2] = known[3];
+    entry = cut(entry, other);
+  }
+  return entry;
 }
 
 // Entries of consecutive slots of one bank, on their way into a clock.
@@ -204,7 +188,14 @@ GSAN_COLD Taken take_part(Cta cta, Warp warp, Part part, u32* target, bool cuts,
     }
     if (target == nullptr && warp.share(u32(knows_everything(cta))) != 0) continue;
     if (cuts && quad.any()) {
-      quad = beyond(cta, taken, {part.bank, slot}, first_id + slot, quad);
+#pragma unroll 1
+      for (u32 i = 0; i < 4; ++i) {
+        u32 entry = quad.take_first();
+        if (entry != 0) {
+          entry = beyond(cta, taken, {part.bank, slot + i}, first_id + slot + i, entry);
+        }
+        quad.put_last(entry);
+      }
     }
     if (target == nullptr && clock.words == nullptr) {
       if (!warp.any(quad.any())) continue;
@@ -215,6 +206,7 @@ GSAN_COLD Taken take_part(Cta cta, Warp warp, Part part, u32* target, bool cuts,
           address = reinterpret_cast<u64>(Pool{cta.region}.take(cta.state->id));
           ptx::fence_cta();
           ptx::local_store(&cta.state->private_clock, address);
+          cta.unsettle();
         }
       }
       clock.words = reinterpret_cast<u32*>(warp.share(address));
@@ -285,7 +277,7 @@ GSAN_DEVICE Taken take_snapshot(Cta cta, Warp warp, Region home, u32 snapshot, u
 }
 
 // A checkpoint that covers both; none if it could not be taken.
-GSAN_DEVICE u32 later_checkpoint(Cta cta, Warp warp, u32 a, u32 b) {
+GSAN_COLD u32 later_checkpoint(Cta cta, Warp warp, u32 a, u32 b) {
   if (a == b || b == kNoCheckpoint) return a;
   if (a == kNoCheckpoint) return b;
   u32 device = checkpoint_device(a);
@@ -299,7 +291,7 @@ GSAN_DEVICE u32 later_checkpoint(Cta cta, Warp warp, u32 a, u32 b) {
 }
 
 // A checkpoint that covers what `token` of the device at `home` said; none if it could not be taken.
-GSAN_DEVICE u32 covering_checkpoint(Cta cta, Warp warp, Region home, u64 token) {
+GSAN_COLD u32 covering_checkpoint(Cta cta, Warp warp, Region home, u64 token) {
   u32 found = kNoCheckpoint;
   if (warp.leads()) found = Checkpoints{home}.covering(token);
   found = warp.share(found);
@@ -365,10 +357,10 @@ GSAN_COLD void absorb(Cta cta, Warp warp, u32 publisher, u64 token) {
   bool same_launch = is_of_launch(cta, home, publication);
   if (same_launch && warp.leads()) take_completions(cta, publication.taken());
   warp.meet();
-  u32 snapshots[2] = {same_launch ? 0 : publication.frontier(), publication.snapshot()};
-#pragma unroll
-  for (u32 i = 0; i < 2; ++i) {
-    if (snapshots[i] == 0 || absorb_snapshot(cta, warp, home, snapshots[i])) continue;
+#pragma unroll 1
+  for (u32 i = same_launch ? 1 : 0; i < 2; ++i) {
+    u32 snapshot = i == 0 ? publication.frontier() : publication.snapshot();
+    if (snapshot == 0 || absorb_snapshot(cta, warp, home, snapshot)) continue;
     count(cta, warp, GSAN_LOSS_SNAPSHOT_OVERRUN);
     learn_checkpoint(cta, warp, covering_checkpoint(cta, warp, home, token));
   }

@@ -104,12 +104,20 @@ struct Publications {
   }
 
   // The same, for all lanes.
-  GSAN_DEVICE bool read(Warp warp, u64 token, Publication& publication) const {
-    u32 there = 0;
-    if (warp.leads()) there = read(token, publication);
-    for (u32 i = 0; i < 3; ++i) publication.words[i] = warp.share(publication.words[i]);
-    return warp.share(there) != 0;
-  }
+  GSAN_DEVICE bool read(Warp warp, u64 token, Publication& publication) const;
 };
+
+// Out of line: what publications say is looked up at several places.
+GSAN_COLD bool read_publication(Region home, u64 token, Publication& publication) {
+  return Publications{home}.read(token, publication);
+}
+
+GSAN_DEVICE bool Publications::read(Warp warp, u64 token, Publication& publication) const {
+  u32 there = 0;
+  if (warp.leads()) there = read_publication(home, token, publication);
+#pragma unroll
+  for (u32 i = 0; i < 3; ++i) publication.words[i] = warp.share(publication.words[i]);
+  return warp.share(there) != 0;
+}
 
 }  // namespace gsan

@@ -249,7 +249,7 @@ GSAN_COLD bool contains(Cta cta, u64 found, Released own) {
   }
   if (!cta.has_slot() || own.epoch == GSAN_CLOCK_EPOCH_MAX || knows_everything(cta)) return false;
   Publication publication;
-  if (!Publications{home}.read(sync_token(found), publication)) return false;
+  if (!read_publication(home, sync_token(found), publication)) return false;
   auto says = [&](u32 entry) {
     return entry >> GSAN_CLOCK_SPAN_BITS == own.epoch &&
            (entry & GSAN_CLOCK_SPAN_ALL) != GSAN_CLOCK_SPAN_ALL;
@@ -305,7 +305,7 @@ GSAN_COLD bool is_contained(Cta cta, u64 found, Released own, Known known) {
   bool acquired = known.acquired == found && home.globals == cta.region.globals;
   if (!newer && !acquired) return false;
   Publication publication;
-  if (!Publications{home}.read(sync_token(found), publication)) return false;
+  if (!read_publication(home, sync_token(found), publication)) return false;
   // A joined one has parts of others, and may reach others.
   bool of_this_cta = newer && publication.entry() >> GSAN_CLOCK_SPAN_BITS >= cta.state->start &&
                      !publication.joined();
@@ -360,11 +360,11 @@ GSAN_COLD bool joined_publication(Cta cta, Warp warp, u64 found, Released own,
       Part part = single_part(place, theirs.entry());
       filled &= take_part(cta, warp, part, clock.words, true, taken) == Taken::kAll;
     }
-    u32 snapshots[2] = {same_launch ? 0 : theirs.frontier(), theirs.snapshot()};
-#pragma unroll
-    for (u32 i = 0; i < 2; ++i) {
-      if (snapshots[i] == 0) continue;
-      Taken taken_all = take_snapshot(cta, warp, home, snapshots[i], clock.words, taken,
+#pragma unroll 1
+    for (u32 i = same_launch ? 1 : 0; i < 2; ++i) {
+      u32 snapshot = i == 0 ? theirs.frontier() : theirs.snapshot();
+      if (snapshot == 0) continue;
+      Taken taken_all = take_snapshot(cta, warp, home, snapshot, clock.words, taken,
                                       add_checkpoint);
       filled &= taken_all == Taken::kAll;
       if (taken_all == Taken::kOverwritten) break;
@@ -404,7 +404,7 @@ GSAN_DEVICE bool reaches(Cta cta, u64 sync, u32 scope) {
   // Parts of a joined sequence may be of this device though the last one is not.
   fence(cta.region);
   Publication publication;
-  return !Publications{home}.read(sync_token(sync), publication) || publication.joined();
+  return !read_publication(home, sync_token(sync), publication) || publication.joined();
 }
 
 }  // namespace gsan

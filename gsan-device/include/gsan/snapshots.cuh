@@ -54,7 +54,7 @@ struct Draft {
   GSAN_DEVICE Vector clock() const { return snapshots.clock(u32(index)); }
 
   // Claims the next entry of the own device's ring.
-  GSAN_DEVICE static Draft claim(Region region, Warp warp) {
+  GSAN_COLD static Draft claim(Region region, Warp warp) {
     Snapshots snapshots = {region};
     u64 index = 0;
     u32 there = 0;
@@ -69,7 +69,7 @@ struct Draft {
   }
 
   // The clock is filled. Names it, or 0 if nothing is in it.
-  GSAN_DEVICE u32 publish(Warp warp) const {
+  GSAN_COLD u32 publish(Warp warp) const {
     u32 name = 0;
     warp.meet();
     if (warp.leads()) {

@@ -172,7 +172,7 @@ GSAN_DEVICE Announced announce(u64* words, const Cell<S>& cell, bool writes,
     if (place == 0) return announced;
   }
   announced.place = place;
-  u64 evicted = ptx::exchange_relaxed_system(words + place, mark);
+  u64 evicted = ptx::exchange_relaxed_system(word_of(words, place), mark);
   if (record_mask(evicted) != 0) announced.evicted = evicted;
   return announced;
 }
@@ -183,13 +183,13 @@ template <unsigned S>
 GSAN_DEVICE bool remove_announcements(u64* words, const Cell<S>& cell, u64 own,
                                       const CellAccess& access, bool acquires, const Past& past) {
   bool any = false;
-#pragma unroll
+#pragma unroll 1
   for (unsigned i = 1; i < S; ++i) {
-    u64 mark = cell.word[i];
+    u64 mark = cell.at(i);
     if (mark == 0 || is_sync(mark) || record_mask(mark) != 0 || mark == own) continue;
     bool known = record_writes(mark) && acquires && access.cover_each_other(mark, past);
     // Whatever has become of it meanwhile goes, too.
-    if (!known) ptx::exchange_relaxed_system(words + i, u64(0));
+    if (!known) ptx::exchange_relaxed_system(word_of(words, i), u64(0));
     any |= !known;
   }
   return any;
@@ -199,12 +199,10 @@ GSAN_DEVICE bool remove_announcements(u64* words, const Cell<S>& cell, u64 own,
 template <unsigned S>
 GSAN_DEVICE void report_all(Cta cta, const Cell<S>& cell, const CellAccess& access, u32 which,
                             u64 granule, Position position) {
-#pragma unroll
-  for (unsigned i = 0; i < S; ++i) {
-    if (which >> i & 1) {
-      report(cta.region.globals, cell.word[i], access.record, access.action, granule, position.file,
-             position.line);
-    }
+#pragma unroll 1
+  for (; which != 0; which &= which - 1) {
+    report(cta.region.globals, cell.at(ptx::lowest(which)), access.record, access.action, granule,
+           position.file, position.line);
   }
 }
 
@@ -263,7 +261,7 @@ GSAN_DEVICE u32 finish(Cta cta, u64* words, Cell<S> cell, const Announced& annou
   report_all(cta, cell, access, found.racing & unchanged, granule, position);
   if (!access.writes()) {
     // Nothing was written after all.
-    if (holds) ptx::compare_exchange_relaxed_system(words + place, mark, announced.evicted);
+    if (holds) ptx::compare_exchange_relaxed_system(word_of(words, place), mark, announced.evicted);
     bool changed;
     u32 loss = update(words, cell, found, access, past, sampler, changed);
     if (may_settle && !changed && found.racing == 0) {
@@ -274,12 +272,12 @@ GSAN_DEVICE u32 finish(Cta cta, u64* words, Cell<S> cell, const Announced& annou
   u32 gone = found.observed | found.superseded;
   if (holds) gone &= ~(1u << place);
   if (found.equal) {
-    if (holds) ptx::compare_exchange_relaxed_system(words + place, mark, u64(0));
+    if (holds) ptx::compare_exchange_relaxed_system(word_of(words, place), mark, u64(0));
     clear(words, cell.word[0], gone & found.observed);
     return kNoLoss;
   }
   bool recorded =
-      holds && ptx::compare_exchange_relaxed_system(words + place, mark, access.record) == mark;
+      holds && ptx::compare_exchange_relaxed_system(word_of(words, place), mark, access.record) == mark;
   if (!recorded) {
     clear(words, cell.word[0], gone & found.observed);
     return GSAN_LOSS_WRITE_EVICTED;
@@ -366,7 +364,7 @@ GSAN_COLD void begin_strong(Cta cta, Warp warp, bool takes, gsan_atomic_event* e
   u32 offset = u32(address) & (kGranule - 1);
   u64 granule = address - offset;
   u32 mask = bytes_between(offset, offset + bytes);
-  u64* words = AddressSpace<S>(constants).shadow(granule, constants.reserve_base);
+  u64* words = AddressSpace<S>(constants).shadow(granule);
   u64 found = 0;
   u64 left = 0;
   Released own = {};
@@ -477,7 +475,7 @@ GSAN_COLD void end_strong(Warp warp, bool takes, const gsan_atomic_event* event,
   u32 offset = u32(address) & (kGranule - 1);
   u64 granule = address - offset;
   u32 mask = takes ? bytes_between(offset, offset + event->bytes) : 0;
-  u64* words = space.shadow(granule, constants.reserve_base);
+  u64* words = space.shadow(granule);
   u64 begun = takes ? event->begun : 0;
   u64 found = takes ? event->found : 0;
   Cell<S> cell = {};

@@ -64,12 +64,15 @@ struct Quad {
 
   GSAN_DEVICE bool any() const { return (entry[0] | entry[1] | entry[2] | entry[3]) != 0; }
 
-  // Entry `index`, from registers.
-  GSAN_DEVICE u32 at(u32 index) const {
-    u32 low = index & 1 ? entry[1] : entry[0];
-    u32 high = index & 1 ? entry[3] : entry[2];
-    return index & 2 ? high : low;
+  // Takes the first entry, and puts one behind the others: a loop over all four needs no index.
+  GSAN_DEVICE u32 take_first() {
+    u32 first = entry[0];
+    entry[0] = entry[1];
+    entry[1] = entry[2];
+    entry[2] = entry[3];
+    return first;
   }
+  GSAN_DEVICE void put_last(u32 value) { entry[3] = value; }
 
   GSAN_DEVICE static Quad load(const u32* words) {
     Quad quad;
