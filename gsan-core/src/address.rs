@@ -6,6 +6,12 @@
 /// Bytes of real memory that share one shadow cell.
 pub const GRANULE: u64 = 8;
 
+/// How many units of 16 bytes of real memory a tile of shadow memory has.
+const TILE: u64 = crate::layout::limits::TILE as u64;
+
+/// The bytes of two words of a cell, which lie together.
+const PAIR: u64 = 16;
+
 /// Records in a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Records {
@@ -117,10 +123,29 @@ impl AddressSpace {
         self.contains(address) && address.wrapping_sub(self.real_base()) < self.usable()
     }
 
-    /// The cell of the granule that `address`, which must be managed, lies in.
+    /// Where word 0 of the cell of a granule lies, in which `address`, which must be managed, is.
+    ///
+    /// Shadow memory has tiles of [`TILE`] units of 16 bytes of real memory. In a tile the first two words of
+    /// the cells of the units' first granules come first, then their next two, then the same of the second
+    /// granules. So lanes of a GPU that load the same part of the cells of neighbouring units load
+    /// neighbouring memory.
     pub const fn shadow(&self, address: u64) -> u64 {
         debug_assert!(self.is_managed(address));
-        self.base + (address - self.real_base()) / GRANULE * self.records.cell_bytes()
+        let granule = (address - self.real_base()) / GRANULE;
+        let (unit, second) = (granule / 2, granule % 2);
+        let in_tile = second * TILE * self.records.cell_bytes() + unit % TILE * PAIR;
+        self.base + unit / TILE * self.tile_bytes() + in_tile
+    }
+
+    /// Where word `index` of that cell lies. Words of even index and the next lie together.
+    pub const fn word(&self, address: u64, index: usize) -> u64 {
+        let index = index as u64;
+        self.shadow(address) + index / 2 * TILE * PAIR + index % 2 * (PAIR / 2)
+    }
+
+    /// The size of a tile of shadow memory.
+    const fn tile_bytes(&self) -> u64 {
+        2 * TILE * self.records.cell_bytes()
     }
 
     /// The first byte of the granule whose cell contains `shadow`, or `None` if `shadow` is not a
@@ -129,7 +154,13 @@ impl AddressSpace {
         if !self.contains(shadow) || shadow - self.base >= self.reserve / 2 {
             return None;
         }
-        Some(self.real_base() + (shadow - self.base) / self.records.cell_bytes() * GRANULE)
+        let (tile, in_tile) = (
+            (shadow - self.base) / self.tile_bytes(),
+            (shadow - self.base) % self.tile_bytes(),
+        );
+        let unit = tile * TILE + in_tile / PAIR % TILE;
+        let second = in_tile / (TILE * self.records.cell_bytes());
+        Some(self.real_base() + (2 * unit + second) * GRANULE)
     }
 }
 
@@ -179,10 +210,14 @@ mod tests {
         assert_eq!(space.usable(), TIB);
         assert_eq!(space.shadow(12 * TIB), 8 * TIB);
         assert_eq!(space.shadow(12 * TIB + 7), 8 * TIB);
-        assert_eq!(space.shadow(12 * TIB + 8), 8 * TIB + 32);
+        assert_eq!(space.shadow(12 * TIB + 8), 8 * TIB + 256);
+        assert_eq!(space.shadow(12 * TIB + 16), 8 * TIB + 16);
+        assert_eq!(space.shadow(12 * TIB + 128), 8 * TIB + 512);
+        assert_eq!(space.word(12 * TIB + 24, 3), 8 * TIB + 256 + 16 + 128 + 8);
         assert!(space.is_managed(13 * TIB - 1));
         assert!(!space.is_managed(13 * TIB));
-        assert_eq!(space.real(8 * TIB + 63), Some(12 * TIB + 8));
+        assert_eq!(space.real(8 * TIB + 63), Some(12 * TIB + 48));
+        assert_eq!(space.real(8 * TIB + 256 + 128), Some(12 * TIB + 8));
         assert_eq!(space.real(12 * TIB), None);
     }
 
@@ -238,15 +273,17 @@ mod tests {
         fn a_cell_lies_in_the_shadow_half_and_leads_back_to_its_granule(
             (space, address) in managed(),
         ) {
-            let cell = space.shadow(address);
             prop_assert!(space.is_managed(address));
-            prop_assert!(space.contains(cell) && !space.is_managed(cell));
-            prop_assert!(cell >= space.base());
-            prop_assert!(cell - space.base() <= space.reserve() / 2 - space.records().cell_bytes());
-            prop_assert!(cell.is_multiple_of(space.records().cell_bytes()));
-            for inside in [0, 1, space.records().cell_bytes() - 1] {
-                prop_assert_eq!(space.real(cell + inside), Some(address / GRANULE * GRANULE));
+            for index in 0..space.records().count() {
+                let word = space.word(address, index);
+                prop_assert!(space.contains(word) && !space.is_managed(word));
+                prop_assert!(word.is_multiple_of(8));
+                prop_assert!(word - space.base() <= space.reserve() / 2 - 8);
+                for inside in [0, 7] {
+                    prop_assert_eq!(space.real(word + inside), Some(address / GRANULE * GRANULE));
+                }
             }
+            prop_assert_eq!(space.word(address, 0), space.shadow(address));
         }
 
         #[test]
@@ -277,10 +314,8 @@ mod tests {
             let bytes = space.usable() / GRANULE * space.records().cell_bytes();
             prop_assert_eq!(bytes, space.reserve() / 2);
             let last = space.real_base() + space.usable() - 1;
-            prop_assert_eq!(
-                space.shadow(last) + space.records().cell_bytes(),
-                space.real_base()
-            );
+            let last_word = space.word(last, space.records().count() - 1);
+            prop_assert_eq!(last_word + 8, space.real_base());
         }
 
         #[test]

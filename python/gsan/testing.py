@@ -196,28 +196,51 @@ def shadow_size() -> int:
     return 8 * _settings.number("shadow", "records", 4)
 
 
+#: Shadow memory has tiles of so many units of 16 bytes of real memory.
+_TILE = 8
+
+
 def shadow_address(real_address: int) -> int:
-    """The address of the cell of an address."""
+    """The address of the first words of the cell of an address.
+
+    In a tile of shadow memory the first 16 bytes of the cells of the first granules of all its units come
+    first, then their next 16 bytes, if cells have more, then the same of the second granules.
+    """
     from ._memory import get_reserve_pointer, get_reserve_size
 
     base, size = get_reserve_pointer(), get_reserve_size()
     if not base + size // 2 <= real_address < base + size:
         raise ValueError(f"{real_address:#x} is not managed memory, which has shadow memory")
-    return base + (real_address - base - size // 2) // 8 * shadow_size()
+    unit, second = divmod((real_address - base - size // 2) // 8, 2)
+    tile, in_tile = divmod(unit, _TILE)
+    return base + (2 * tile + second) * _TILE * shadow_size() + in_tile * 16
+
+
+def granule_of_shadow(shadow_address: int) -> int:
+    """The address of the granule whose cell an address of shadow memory belongs to."""
+    from ._memory import get_reserve_pointer, get_reserve_size
+
+    base, size = get_reserve_pointer(), get_reserve_size()
+    half_tile, in_half = divmod(shadow_address - base, _TILE * shadow_size())
+    unit = half_tile // 2 * _TILE + in_half // 16 % _TILE
+    return base + size // 2 + 8 * (2 * unit + half_tile % 2)
 
 
 def shadow_cell_tensor_from_address(real_address: int, *, device_index: int | None = None) -> Any:
-    """The bytes of the cell of an address, as a `uint8` tensor."""
+    """The bytes of the cell of an address, as a `uint8` tensor: rows of 16 bytes, which lie apart."""
     address, device = shadow_address(real_address), _device(device_index)
-    return uint8_cuda_tensor_from_ptr(address, shadow_size(), device)
+    rows = shadow_size() // 16
+    span = uint8_cuda_tensor_from_ptr(address, (rows - 1) * _TILE * 16 + 16, device)
+    return span.as_strided((rows, 16), (_TILE * 16, 1))
 
 
 def shadow_tensor_for(real: Any) -> Any:
-    """The cells of a tensor's elements, as a `uint8` tensor."""
+    """The shadow memory of a tensor, as a `uint8` tensor: whole tiles."""
     first, last = real.data_ptr(), real.data_ptr() + real.numel() * real.element_size() - 1
-    cells = last // 8 - first // 8 + 1
+    tiles = last // (16 * _TILE) - first // (16 * _TILE) + 1
     device = real.device.index
-    return uint8_cuda_tensor_from_ptr(shadow_address(first), cells * shadow_size(), device)
+    address = shadow_address(first // (16 * _TILE) * (16 * _TILE))
+    return uint8_cuda_tensor_from_ptr(address, tiles * 2 * _TILE * shadow_size(), device)
 
 
 def global_state_tensor(*, device_index: int | None = None) -> Any:

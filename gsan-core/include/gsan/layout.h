@@ -140,7 +140,7 @@
 /* How many sync words are kept that relaxed reads saw. */
 #define GSAN_THREAD_SEEN 8u
 /* How many entries are kept that were looked up beyond the own bank's row of the frontier. */
-#define GSAN_THREAD_KNOWN 8u
+#define GSAN_THREAD_KNOWN 4u
 /* In published: there is a publication. */
 #define GSAN_THREAD_PUBLISHED UINT64_C(0x2000000000000000)
 /* In published: the publication stands in the ring. */
@@ -220,9 +220,11 @@
 /* The state region. */
 
 /* The version of the layout; processes that share memory must agree. */
-#define GSAN_STATE_VERSION 6u
+#define GSAN_STATE_VERSION 7u
 /* First word of a state region: "GSAN" and the version would differ in every other use. */
 #define GSAN_STATE_MAGIC 0x4753414eu
+/* How many units of 16 bytes of real memory a tile of shadow memory has. */
+#define GSAN_STATE_TILE 8u
 /* The most devices a topology may have. */
 #define GSAN_STATE_MAX_DEVICES 32u
 /* How many starts of CTAs the history keeps of each thread id. */
@@ -513,7 +515,7 @@ GSAN_STATIC_ASSERT(offsetof(struct gsan_launch_state, descriptor) == 128);
  * shared memory for themselves. The first line is what accesses and releases look at.
  */
 struct gsan_thread_state {
-    /* The frontier's row of the own bank. */
+    /* The frontier's row of the own bank; if there is none, some other place. */
     GSAN_ALIGNED(128) uint64_t own_row;
     /* The frontier's foreign row; 0: nothing is in it. */
     uint64_t foreign_row;
@@ -531,7 +533,7 @@ struct gsan_thread_state {
     uint32_t bank;
     /* The first thread id of its bank. */
     uint32_t bank_first;
-    /* How many slots a bank has. */
+    /* How many slots its bank's row has; 0: there is no row. */
     uint32_t slots;
     /* GSAN_THREAD_*. */
     uint32_t flags;
@@ -573,12 +575,22 @@ struct gsan_thread_state {
      * may do otherwise now.
      */
     uint64_t settled;
-    /* 0. */
-    uint32_t reserved[2];
+    /* Whether it knows more than its own epochs and the row of its bank. */
+    uint32_t more;
+    /* The seed of sampling. */
+    uint32_t seed;
     /* What it found last when it looked beyond its own bank's row of the frontier: the thread id
      * above the entry.
      */
-    uint64_t known[8];
+    uint64_t known[4];
+    /* Where the reservation, and with it shadow memory, begins. */
+    uint64_t shadow_base;
+    /* Where real memory begins. */
+    uint64_t real_base;
+    /* How many bytes of real memory have shadow. */
+    uint64_t usable;
+    /* How many of them come before write-once memory. */
+    uint64_t ordinary;
     /* The launch. */
     struct gsan_launch_descriptor launch;
 };
@@ -612,8 +624,13 @@ GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, not_sampled) == 164);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, evicted) == 168);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, mixed_position) == 172);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, settled) == 176);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, reserved) == 184);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, more) == 184);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, seed) == 188);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, known) == 192);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, shadow_base) == 224);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, real_base) == 232);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, usable) == 240);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, ordinary) == 248);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, launch) == 256);
 
 /* One start of a CTA. Each thread id has a ring of them, which the holder of the slot alone writes: an

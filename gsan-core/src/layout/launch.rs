@@ -135,7 +135,7 @@ pub mod thread_flags {
         /// How many sync words are kept that relaxed reads saw.
         pub const SEEN: u32 = 8;
         /// How many entries are kept that were looked up beyond the own bank's row of the frontier.
-        pub const KNOWN: u32 = 8;
+        pub const KNOWN: u32 = 4;
         /// In `published`: there is a publication.
         pub const PUBLISHED: u64 = 1 << 61;
         /// In `published`: the publication stands in the ring.
@@ -158,7 +158,7 @@ structure! {
     /// A resident CTA. In its shared memory, or in the state region by SM in kernels that need all
     /// shared memory for themselves. The first line is what accesses and releases look at.
     pub struct ThreadState = "gsan_thread_state", size 384, align 128 {
-        /// The frontier's row of the own bank.
+        /// The frontier's row of the own bank; if there is none, some other place.
         pub own_row: u64,
         /// The frontier's foreign row; 0: nothing is in it.
         pub foreign_row: u64,
@@ -176,7 +176,7 @@ structure! {
         pub bank: u32,
         /// The first thread id of its bank.
         pub bank_first: u32,
-        /// How many slots a bank has.
+        /// How many slots its bank's row has; 0: there is no row.
         pub slots: u32,
         /// `GSAN_THREAD_*`.
         pub flags: u32,
@@ -217,11 +217,21 @@ structure! {
         /// The newest strong read that left its cell as it was, and that cell, as a fingerprint; 0: it
         /// may do otherwise now.
         pub settled: u64,
-        /// 0.
-        pub reserved: [u32; 2],
+        /// Whether it knows more than its own epochs and the row of its bank.
+        pub more: u32,
+        /// The seed of sampling.
+        pub seed: u32,
         /// What it found last when it looked beyond its own bank's row of the frontier: the thread id
         /// above the entry.
-        pub known: [u64; 8],
+        pub known: [u64; 4],
+        /// Where the reservation, and with it shadow memory, begins.
+        pub shadow_base: u64,
+        /// Where real memory begins.
+        pub real_base: u64,
+        /// How many bytes of real memory have shadow.
+        pub usable: u64,
+        /// How many of them come before write-once memory.
+        pub ordinary: u64,
         /// The launch.
         pub launch: LaunchDescriptor,
     }

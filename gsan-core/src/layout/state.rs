@@ -17,9 +17,11 @@ pub const STATE_STRIDE: u64 = 1 << 30;
 pub mod limits {
     constants! { "GSAN_STATE_":
         /// The version of the layout; processes that share memory must agree.
-        pub const VERSION: u32 = 6;
+        pub const VERSION: u32 = 7;
         /// First word of a state region: "GSAN" and the version would differ in every other use.
         pub const MAGIC: u32 = 0x4753_414e;
+        /// How many units of 16 bytes of real memory a tile of shadow memory has.
+        pub const TILE: u32 = 8;
         /// The most devices a topology may have.
         pub const MAX_DEVICES: u32 = 32;
         /// How many starts of CTAs the history keeps of each thread id.

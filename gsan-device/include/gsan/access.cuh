@@ -1,8 +1,8 @@
 // Tensor accesses: each lane has a few addresses of one size, with a mask.
 //
 // Nearly every element is whole granules, and nearly every record it meets is ordered before it by
-// what the CTA started with. That much is inline, the cells of an element being loaded before the
-// first is checked; anything else is one call a granule, out of line, which begins again.
+// what the CTA started with. That much is done at once, the cells of an element or two being loaded before
+// the first is checked; anything else is one call a granule, which begins again.
 #pragma once
 
 #include "gsan/address.cuh"
@@ -13,6 +13,9 @@
 namespace gsan {
 
 constexpr u32 kWholeGranule = (1u << kGranule) - 1;
+
+// Of how many elements of one call the cells are loaded together.
+constexpr u32 kAtOnce = 2;
 
 // The elements of one lane.
 struct Elements {
@@ -33,7 +36,7 @@ GSAN_COLD void access_granule(gsan_global_state* globals, u64 granule, u64 recor
   const gsan_constants& constants = globals->constants;
   AddressSpace<S> space(constants);
   CellAccess access = {record, action, scope_of(action)};
-  u64* words = space.shadow(granule, constants.reserve_base);
+  u64* words = space.shadow(granule);
   bool once = space.is_write_once(granule);
   if (once && access.scope != GSAN_SCOPE_NOT_ATOMIC) {
     return report_kind(globals, GSAN_RACE_WRITE_ONCE_ATOMIC, 0, record, action, granule,
@@ -61,9 +64,12 @@ GSAN_COLD void access_granule(gsan_global_state* globals, u64 granule, u64 recor
 // Whether two cells hold the same.
 template <unsigned S>
 GSAN_DEVICE bool alike(const Cell<S>& a, const Cell<S>& b) {
-  u64 difference = 0;
+  u32 difference = 0;
 #pragma unroll
-  for (u32 i = 0; i < S; ++i) difference |= a.word[i] ^ b.word[i];
+  for (u32 i = 0; i < S; ++i) {
+    difference = ptx::add_difference(difference, u32(a.word[i]), u32(b.word[i]));
+    difference = ptx::add_difference(difference, u32(a.word[i] >> 32), u32(b.word[i] >> 32));
+  }
   return difference == 0;
 }
 
@@ -76,109 +82,124 @@ GSAN_DEVICE u64 select(const u64 (&values)[Count], u32 index) {
   return value;
 }
 
-// What all accesses of one call share.
+// What all accesses of one call share. It is little: kernels need the registers. What the common access needs
+// of the CTA is read from its state each time, while the cells are under way.
 template <unsigned S, u32 Action>
 struct Accesses {
   Cta cta;
   Position position;
-  u64 base;
-  AddressSpace<S> space;
   // The record of an access to a whole granule.
   u64 record;
-  FrontierView frontier;
   // How many granules were accessed; above, how many reads were sampled.
   u32 checked = 0;
 
   static constexpr bool kWrites = Action & GSAN_RACE_WRITE;
   static constexpr u32 kSampled = 1u << 16;
 
-  GSAN_DEVICE Accesses(Cta cta, Position position)
-      : cta(cta),
-        position(position),
-        base(cta.region.globals->constants.reserve_base),
-        space(cta.region.globals->constants),
-        frontier(cta) {
+  GSAN_DEVICE Accesses(Cta cta, Position position) : cta(cta), position(position) {
     u32 site = find_site(cta, position);
-    record = make_record(frontier.thread, cta.touch(), kWholeGranule, kWrites, scope_of(Action),
-                         site);
+    record = make_record(cta.thread(), cta.touch(), kWholeGranule, kWrites, scope_of(Action), site);
   }
 
-  GSAN_DEVICE u64* shadow(u64 granule) const { return space.shadow(granule, base); }
+  GSAN_DEVICE AddressSpace<S> space() const { return AddressSpace<S>(*cta.state); }
 
   // Checks an access to a whole granule, or to two of 16 aligned bytes whose cells hold the same, if
-  // no record of the cell races with it, is a sync record or an announcement. Then this is what
-  // survey and update come to. Returns false if it is not so. By halves of words: the machine has
-  // 32 bits.
+  // no record of the cell races with it, is a sync record or an announcement, and all are ordered by the
+  // CTA's own epochs and the own bank's row of the frontier. Then this is what survey and update come to.
+  // Returns false if it is not so. By halves of words: the machine has 32 bits. There are few branches: lanes
+  // that go different ways cost more than what is worked out in vain.
   GSAN_DEVICE bool check_common(u64 granule, u64* words, const Cell<S>& cell, bool two) {
+    gsan_thread_state* state = cta.state;
+    auto own_row = reinterpret_cast<const u32*>(ptx::local_load(&state->own_row));
+    u32 bank_first = ptx::local_load(&state->bank_first);
+    u32 slots = ptx::local_load(&state->slots);
     u32 entries[S];
+    bool within[S];
 #pragma unroll
     for (u32 i = 0; i < S; ++i) {
-      u32 low = u32(cell.word[i]);
-      // Whatever is there has a bit set in its low half.
-      if (low != 0) entries[i] = frontier.entry(low & kRecordThread);
+      u32 slot = (u32(cell.word[i]) & kRecordThread) - bank_first;
+      within[i] = slot < slots;
+      entries[i] = ptx::load_constant(own_row + (within[i] ? slot : 0));
     }
+    u32 thread = ptx::local_load(&state->id) - 1;
+    u32 start = ptx::local_load(&state->start);
+    bool more = ptx::local_load(&state->more) != 0;
     bool common = true;
-    bool equal = false;
     bool reads = false;
-    u32 taken = 0;
-    u32 superseded = 0;
+    bool free[S];
+    u32 difference = ~0u;
 #pragma unroll
     for (u32 i = 0; i < S; ++i) {
       u32 low = u32(cell.word[i]);
       u32 high = u32(cell.word[i] >> 32);
-      if (low == 0) continue;
-      taken |= 1u << i;
-      u32 epoch = high >> (GSAN_RECORD_EPOCH_SHIFT - 32);
-      bool ordered = frontier.covers(entries[i], low & kRecordThread, epoch);
+      // Whatever is there has a bit set in its low half.
+      bool empty = low == 0;
       bool read = (low & kRecordWrite) == 0;
-      equal |= (low == u32(record)) & (high == u32(record >> 32));
-      common &= has_bytes(low) & (ordered | (!kWrites & read & !frontier.more));
+      u32 epoch = high >> (GSAN_RECORD_EPOCH_SHIFT - 32);
+      bool own = ((low & kRecordThread) == thread) & (epoch >= start);
+      bool ordered = (within[i] & covers(entries[i], epoch)) | own;
+      common &= empty | (has_bytes(low) & (ordered | (!kWrites & read & !more)));
+      u32 differs = ptx::add_difference(low ^ u32(record), high, u32(record >> 32));
+      difference = differs < difference ? differs : difference;
       if (!kWrites) {
+        free[i] = empty | (ordered & read);
         reads |= read;
-        superseded |= u32(ordered & read) << i;
       }
     }
     if (!common) return false;
-    if (equal) return true;
-    if (kWrites) superseded = taken;
-    constexpr u32 kAll = (1u << S) - 1;
-    u32 free = (kAll & ~taken) | superseded;
-    if (!kWrites && free == 0 && reads) {
+    if (difference == 0) return true;
+    if (kWrites) {
+      // All that is there is ordered: this is all that is left.
+      replace(words, 1, cell.word[0], record);
+      if (two) replace(words + kNextCell<S>, 1, cell.word[0], record);
+      u32 others = u32(cell.word[0]);
+#pragma unroll
+      for (u32 i = 2; i < S; ++i) others |= u32(cell.word[i]);
+      if (others != 0) clear_others(words, cell, two);
+      return true;
+    }
+    // Word 0 is used last.
+    u32 target = free[0] ? 0 : S;
+#pragma unroll
+    for (u32 i = S - 1; i > 0; --i) target = free[i] ? i : target;
+    if (target == S) {
+      // All are there.
+      if (!reads) return false;
       sample(granule, words, cell, two);
       return true;
     }
-    if (free == 0) return false;
-    u32 plain = free & ~1u;
-    u32 target = plain != 0 ? plain & (0u - plain) : 1;
-    u32 changed = kWrites ? target | superseded : target;
+    replace(words, target, cell.word[0], record);
+    if (two) replace(words + kNextCell<S>, target, cell.word[0], record);
+    return true;
+  }
+
+  // Empties the words that are not, word 1 excepted.
+  GSAN_DEVICE static void clear_others(u64* words, const Cell<S>& cell, bool two) {
 #pragma unroll
     for (u32 i = 0; i < S; ++i) {
-      if ((changed >> i & 1) == 0) continue;
-      u64 left = (target >> i & 1) != 0 ? record : 0;
-      replace(words, i, cell.word[0], left);
-      if (two) replace(words + S, i, cell.word[0], left);
+      if (i == 1 || u32(cell.word[i]) == 0) continue;
+      replace(words, i, cell.word[0], 0);
+      if (two) replace(words + kNextCell<S>, i, cell.word[0], 0);
     }
-    return true;
   }
 
   // A read meets a full cell: of the readers the one with the largest number goes, which may be
   // this one.
   GSAN_DEVICE void sample(u64 granule, u64* words, const Cell<S>& cell, bool two) {
     checked += kSampled << two;
-    u32 salt = Sampler{cta.region.globals->constants.seed, granule / kGranule}.salt();
+    u32 salt = Sampler{ptx::local_load(&cta.state->seed), granule / kGranule}.salt();
     u32 largest = 0;
     u32 target = 0;
 #pragma unroll
     for (u32 i = 0; i < S; ++i) {
-      if (record_writes(cell.word[i])) continue;
       u32 number = Sampler::number(salt, cell.word[i]);
-      if (number < largest) continue;
-      largest = number;
-      target = i;
+      bool larger = !record_writes(cell.word[i]) & (number >= largest);
+      largest = larger ? number : largest;
+      target = larger ? i : target;
     }
     if (Sampler::number(salt, record) >= largest) return;
     replace(words, target, cell.word[0], record);
-    if (two) replace(words + S, target, cell.word[0], record);
+    if (two) replace(words + kNextCell<S>, target, cell.word[0], record);
   }
 
   // Checks an access whatever is in its cell.
@@ -193,7 +214,7 @@ struct Accesses {
   };
 
   // Whether an access to the bytes of `mask`, of 16 aligned ones, may be a common one.
-  GSAN_DEVICE bool may_be_common(u64 address, u32 mask) const {
+  GSAN_DEVICE static bool may_be_common(const AddressSpace<S>& space, u64 address, u32 mask) {
     return scope_of(Action) == GSAN_SCOPE_NOT_ATOMIC && mask == 0xffff &&
            space.is_ordinary(address, 2 * kGranule);
   }
@@ -201,30 +222,38 @@ struct Accesses {
   // Loads the cells, if they are going to be looked at.
   GSAN_DEVICE Pair load_pair(u64 address, u32 mask) const {
     Pair pair = {};
-    if (!may_be_common(address, mask)) return pair;
-    u64* words = shadow(address);
+    AddressSpace<S> there = space();
+    if (!may_be_common(there, address, mask)) return pair;
+    u64* words = there.shadow(address);
     pair.cell = Cell<S>::load(words);
-    pair.next = Cell<S>::load(words + S);
+    pair.next = Cell<S>::load(words + kNextCell<S>);
     return pair;
   }
 
   // Checks an access to the bytes of `mask` of 16 aligned ones. Returns which of the two granules are to be
   // checked by check_bytes, a bit each.
   GSAN_DEVICE u32 check_pair(u64 address, u32 mask, Pair& pair) {
+    AddressSpace<S> there = space();
     u32 granules = u32((mask & kWholeGranule) != 0) | u32(mask > kWholeGranule) << 1;
-    if (!may_be_common(address, mask)) {
-      if (!space.is_managed(address, 2 * kGranule)) return 0;
+    if (!may_be_common(there, address, mask)) {
+      if (!there.is_managed(address, 2 * kGranule)) return 0;
       checked += ptx::count_bits(granules);
       return granules;
     }
     checked += 2;
-    u64* words = shadow(address);
-    bool two = alike(pair.cell, pair.next);
+    return check_cells<2>(address, there.shadow(address), pair);
+  }
+
+  // Checks an access to the one or two granules from `address` on, whose cells were loaded. Returns which of
+  // them are uncommon, a bit each.
+  template <u32 Granules>
+  GSAN_DEVICE u32 check_cells(u64 address, u64* words, Pair& pair) {
+    bool two = Granules == 2 && alike(pair.cell, pair.next);
     u32 uncommon = 0;
 #pragma unroll 1
-    for (u32 part = 0; part < 2; part += 1 + two) {
+    for (u32 part = 0; part < Granules; part += 1 + two) {
       if (!check_common(address, words, pair.cell, two)) uncommon |= (two ? 3u : 1u) << part;
-      words += S;
+      words += kNextCell<S>;
       pair.cell = pair.next;
     }
     return uncommon;
@@ -237,58 +266,105 @@ struct Accesses {
   }
 
   GSAN_DEVICE void check_part(GranulePart part) {
-    if (part.mask == 0 || !space.is_managed(part.granule)) return;
+    AddressSpace<S> there = space();
+    if (part.mask == 0 || !there.is_managed(part.granule)) return;
     ++checked;
-    if (part.mask == kWholeGranule && space.is_ordinary(part.granule, kGranule)) {
-      u64* words = shadow(part.granule);
+    if (part.mask == kWholeGranule && there.is_ordinary(part.granule, kGranule)) {
+      u64* words = there.shadow(part.granule);
       if (check_common(part.granule, words, Cell<S>::load(words), false)) return;
     }
     check_bytes(part);
   }
 
-  // `Count` elements of one or two whole granules each. Elements of one call may overlap: those of
-  // one lane then find each other's records, which are their own.
-  template <u32 Granules, u32 Count>
-  GSAN_DEVICE void check_few(const Elements& elements) {
+  // Loads the cells of an element of one or two granules that lies in ordinary memory; returns where
+  // they lie. Null if it does not lie there.
+  template <u32 Granules>
+  GSAN_DEVICE u64* load_element(u64 address, Pair& pair) const {
+    AddressSpace<S> there = space();
+    if (!there.is_ordinary(address, Granules * kGranule)) return nullptr;
+    u64* words = there.shadow(address);
+    pair.cell = Cell<S>::load(words);
+    if (Granules == 2) pair.next = Cell<S>::load(words + kNextCell<S>);
+    return words;
+  }
+
+  // Checks an element whose cells were loaded from `words`. Returns which granules are uncommon, a bit each.
+  template <u32 Granules>
+  GSAN_DEVICE u32 check_element(u64 address, u64* words, Pair& pair) {
+    if (words == nullptr && !space().is_managed(address, Granules * kGranule)) return 0;
+    checked += Granules;
+    if (words == nullptr) return Granules == 2 ? 3 : 1;
+    return check_cells<Granules>(address, words, pair);
+  }
+
+  // Elements of one or two whole granules each. Elements of one call may overlap: those of one lane then
+  // find each other's records, which are their own.
+  template <u32 Granules>
+  GSAN_DEVICE void check_whole(const Elements& elements) {
     static_assert(Granules == 1 || Granules == 2, "the hardware has no larger vectors");
+#pragma unroll 1
+    for (u32 first = 0; first < elements.count; first += kAtOnce) {
+      // The cells of a few are under way before the first is looked at.
+      u64 addresses[kAtOnce];
+      u64* words[kAtOnce];
+      Pair pairs[kAtOnce];
+#pragma unroll
+      for (u32 i = 0; i < kAtOnce; ++i) {
+        u32 index = first + i;
+        bool there = index < elements.count && elements.masks[index] != 0;
+        // The hardware refuses vectors that are not aligned: the kernel is about to end.
+        addresses[i] = there ? elements.addresses[index] & ~(Granules * kGranule - 1) : 0;
+        words[i] = load_element<Granules>(addresses[i], pairs[i]);
+      }
+      u32 uncommon = 0;
+#pragma unroll
+      for (u32 i = 0; i < kAtOnce; ++i) {
+        // What the one before stored in the same cells is not in what was loaded.
+        if (i != 0 && addresses[i] == addresses[i - 1]) {
+          words[i] = load_element<Granules>(addresses[i], pairs[i]);
+        }
+        uncommon |= check_element<Granules>(addresses[i], words[i], pairs[i]) << Granules * i;
+      }
+#pragma unroll 1
+      for (; uncommon != 0; uncommon &= uncommon - 1) {
+        u32 index = ptx::lowest(uncommon);
+        u64 granule = select(addresses, index / Granules) + index % Granules * kGranule;
+        check_uncommon(granule, record);
+      }
+    }
+  }
+
+  // The same for `Count` elements of two granules, in line and without a place in memory for addresses.
+  template <u32 Count>
+  GSAN_DEVICE void check_in_line(const Elements& elements) {
+    constexpr u32 kInStep = 4;
+    static_assert(Count % kInStep == 0, "no rest is left");
     u64 addresses[Count];
 #pragma unroll
     for (u32 i = 0; i < Count; ++i) {
-      // The hardware refuses vectors that are not aligned: the kernel is about to end.
-      u64 address = elements.addresses[i] & ~(Granules * kGranule - 1);
+      u64 address = elements.addresses[i] & ~(2 * kGranule - 1);
       addresses[i] = elements.masks[i] != 0 ? address : 0;
     }
-    // Loops, though their length is known: what is in them is in the kernel once an access. What is
-    // not common, a bit each granule, waits until little else has to be kept.
+    // What is not common, a bit each granule, waits until little else has to be kept.
     u32 uncommon = 0;
 #pragma unroll 1
-    for (u32 index = 0; index < Count; ++index) {
-      u64 address = select(addresses, index);
-      if (!space.is_ordinary(address, Granules * kGranule)) {
-        if (!space.is_managed(address, Granules * kGranule)) continue;
-        checked += Granules;
-        uncommon |= (Granules == 2 ? 3u : 1u) << (Granules * index);
-        continue;
-      }
-      u64* words = shadow(address);
-      Cell<S> cell = Cell<S>::load(words);
-      Cell<S> next = Granules == 2 ? Cell<S>::load(words + S) : cell;
-      checked += Granules;
-      bool two = Granules == 2 && alike(cell, next);
-#pragma unroll 1
-      for (u32 part = 0; part < Granules; part += 1 + two) {
-        if (!check_common(address, words, cell, two)) {
-          uncommon |= (two ? 3u : 1u) << (Granules * index + part);
+    for (u32 first = 0; first < Count; first += kInStep) {
+#pragma unroll
+      for (u32 i = 0; i < kInStep; ++i) {
+        u64 address = addresses[i];
+#pragma unroll
+        for (u32 j = kInStep; j < Count; j += kInStep) {
+          address = first == j ? addresses[i + j] : address;
         }
-        words += S;
-        cell = next;
+        Pair pair;
+        u64* words = load_element<2>(address, pair);
+        uncommon |= check_element<2>(address, words, pair) << 2 * (first + i);
       }
     }
 #pragma unroll 1
     for (; uncommon != 0; uncommon &= uncommon - 1) {
       u32 index = ptx::lowest(uncommon);
-      u64 granule = select(addresses, index / Granules) + index % Granules * kGranule;
-      check_uncommon(granule, record);
+      check_uncommon(select(addresses, index / 2) + index % 2 * kGranule, record);
     }
   }
 
@@ -403,15 +479,28 @@ GSAN_COLD void access_tensor_general(gsan_global_state* globals, const u64* args
   accesses.finish();
 }
 
-template <unsigned S, u32 Action, u32 Granules, u32 Count>
-GSAN_DEVICE void access_tensor_few(Cta cta, const Elements& elements, Position position) {
+// The common sizes, of which kernels call a function each: in line, every access of a kernel would have its own
+// for the assembler to work on, and for the instruction cache.
+template <unsigned S, u32 Action, u32 Granules>
+GSAN_CALLED void access_tensor_whole(gsan_global_state* globals, const u64* args, u32 count,
+                                     const char* file, u32 line) {
+  Accesses<S, Action> accesses(Cta::current(globals), {file, line});
+  accesses.template check_whole<Granules>(
+      {args, reinterpret_cast<const u8*>(args + count), count, Granules * u32(kGranule)});
+  accesses.finish();
+}
+
+// Kernels whose lanes have many elements each hold tiles in registers, as products do, and a call would put
+// those away: measured, that costs a third.
+template <unsigned S, u32 Action, u32 Count>
+GSAN_DEVICE void access_tensor_in_line(Cta cta, const Elements& elements, Position position) {
   Accesses<S, Action> accesses(cta, position);
-  accesses.template check_few<Granules, Count>(elements);
+  accesses.template check_in_line<Count>(elements);
   accesses.finish();
 }
 
 // Checks and records the accesses that a warp is about to make. `count` and `bytes` are constants
-// in the kernel, so that one of the cases is left there, without a loop.
+// in the kernel, so that one of the cases is left there.
 template <unsigned S, u32 Action>
 GSAN_DEVICE void access_tensor(gsan_global_state* globals, const void* args, u32 count, u32 bytes,
                                Position position) {
@@ -419,20 +508,14 @@ GSAN_DEVICE void access_tensor(gsan_global_state* globals, const void* args, u32
   if (!cta.has_slot()) return;
   auto addresses = static_cast<const u64*>(args);
   Elements elements = {addresses, reinterpret_cast<const u8*>(addresses + count), count, bytes};
-  if (bytes == 2 * kGranule && count == 1) {
-    access_tensor_few<S, Action, 2, 1>(cta, elements, position);
-  } else if (bytes == 2 * kGranule && count == 2) {
-    access_tensor_few<S, Action, 2, 2>(cta, elements, position);
-  } else if (bytes == 2 * kGranule && count == 4) {
-    access_tensor_few<S, Action, 2, 4>(cta, elements, position);
+  if (bytes == 2 * kGranule && count == 4) {
+    access_tensor_in_line<S, Action, 4>(cta, elements, position);
   } else if (bytes == 2 * kGranule && count == 8) {
-    access_tensor_few<S, Action, 2, 8>(cta, elements, position);
-  } else if (bytes == kGranule && count == 1) {
-    access_tensor_few<S, Action, 1, 1>(cta, elements, position);
-  } else if (bytes == kGranule && count == 2) {
-    access_tensor_few<S, Action, 1, 2>(cta, elements, position);
-  } else if (bytes == kGranule && count == 4) {
-    access_tensor_few<S, Action, 1, 4>(cta, elements, position);
+    access_tensor_in_line<S, Action, 8>(cta, elements, position);
+  } else if (bytes == 2 * kGranule) {
+    access_tensor_whole<S, Action, 2>(globals, addresses, count, position.file, position.line);
+  } else if (bytes == kGranule) {
+    access_tensor_whole<S, Action, 1>(globals, addresses, count, position.file, position.line);
   } else {
     access_tensor_general<S, Action>(globals, addresses, count, bytes, position.file,
                                      position.line);

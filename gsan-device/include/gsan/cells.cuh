@@ -14,6 +14,7 @@
 // `P` tells what is known of the past: `is_ordered(thread, epoch)` and `is_same_device(thread)`.
 #pragma once
 
+#include "gsan/address.cuh"
 #include "gsan/reservoir.cuh"
 
 namespace gsan {
@@ -98,7 +99,7 @@ struct Cell {
     Cell cell;
 #pragma unroll
     for (unsigned i = 0; i < S; i += 2) {
-      ptx::load_relaxed_system_pair(words + i, cell.word[i], cell.word[i + 1]);
+      ptx::load_relaxed_system_pair(words + i / 2 * kPairStep, cell.word[i], cell.word[i + 1]);
     }
     return cell;
   }
@@ -106,7 +107,7 @@ struct Cell {
 
 // Looks at every word.
 template <unsigned S, class P>
-GSAN_DEVICE Survey survey(const Cell<S>& cell, const CellAccess& access, const P& past) {
+GSAN_COLD Survey survey(Cell<S> cell, CellAccess access, P past) {
   Survey found;
 #pragma unroll
   for (u32 i = 0; i < S; ++i) found.equal |= cell.word[i] == access.record;
@@ -148,7 +149,7 @@ GSAN_DEVICE void replace(u64* words, u32 index, u64 found, u64 value) {
   if (index == 0) {
     ptx::compare_exchange_relaxed_system(words, found, value);
   } else {
-    ptx::store_relaxed_system(words + index, value);
+    ptx::store_relaxed_system(word_of(words, index), value);
   }
 }
 
@@ -197,9 +198,8 @@ GSAN_COLD Victim victim(Cell<S> cell, u64 record, P past, Sampler sampler) {
 // Changes the cell at `words`, read as `cell`, as the access requires. Returns the limit that was
 // met, or kNoLoss, and whether anything was changed.
 template <unsigned S, class P>
-GSAN_DEVICE u32 update(u64* words, const Cell<S>& cell, const Survey& found,
-                       const CellAccess& access, const P& past, const Sampler& sampler,
-                       bool& changed) {
+GSAN_COLD u32 update(u64* words, Cell<S> cell, Survey found, CellAccess access, P past,
+                     Sampler sampler, bool& changed) {
   u64 first = cell.word[0];
   changed = !found.equal || found.observed != 0;
   if (found.equal) {

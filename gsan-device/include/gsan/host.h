@@ -20,6 +20,7 @@
 #define GSAN_TENSOR_API extern "C"
 #endif
 #define GSAN_COLD __attribute__((noinline)) inline
+#define GSAN_CALLED __attribute__((noinline)) inline
 
 namespace gsan::host {
 
@@ -73,6 +74,8 @@ T load_acquire(const T* word) {
   host::answer();
   return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 }
+
+inline u32 add_difference(u32 accumulated, u32 a, u32 b) { return accumulated | (a ^ b); }
 
 inline u32 load_constant(const u32* word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
 

@@ -42,49 +42,6 @@ GSAN_COLD bool is_ordered_elsewhere(Cta cta, u32 thread, u32 epoch) {
   return clock.words != nullptr && knows(clock.get(place));
 }
 
-// Whether the CTA knows more than its own epochs and the own bank's row of the frontier.
-GSAN_DEVICE bool knows_more(const gsan_thread_state& state) {
-  u64 rows = state.foreign_row | state.named_rows | ptx::local_load(&state.private_clock);
-  return (rows != 0) | ((ptx::local_load(&state.checkpoint) | ptx::local_load(&state.taken) |
-                         ptx::local_load(&state.flags)) != 0);
-}
-
-// The part that most records are ordered by: the CTA's own epochs, and the own bank's row of the
-// frontier.
-struct FrontierView {
-  Cta cta;
-  const u32* own_row;
-  u32 thread;
-  u32 start;
-  u32 bank_first;
-  u32 slots;
-  // Whether the CTA knows more than this.
-  bool more;
-
-  GSAN_DEVICE explicit FrontierView(Cta cta)
-      : cta(cta),
-        own_row(reinterpret_cast<const u32*>(cta.state->own_row)),
-        thread(cta.thread()),
-        start(cta.state->start),
-        bank_first(cta.state->bank_first),
-        slots(own_row == nullptr ? 0 : cta.state->slots),
-        more(knows_more(*cta.state)) {}
-
-  // What the row says of thread id `other`.
-  GSAN_DEVICE u32 entry(u32 other) const {
-    u32 slot = other - bank_first;
-    return slot < slots ? ptx::load_constant(own_row + slot) : 0;
-  }
-
-  // Whether epoch `epoch` of thread id `other`, of which the row says `entry`, is ordered by this
-  // part, or by what was looked up before.
-  GSAN_DEVICE bool covers(u32 entry, u32 other, u32 epoch) const {
-    bool known = gsan::covers(entry, epoch) | ((other == thread) & (epoch >= start));
-    if (more && !known) known = gsan::covers(cta.recall(other), epoch);
-    return known;
-  }
-};
-
 // The view of one access. Most records are ordered by the own row, which the constructor keeps at
 // hand.
 struct Past {
@@ -103,15 +60,15 @@ struct Past {
         thread(cta.thread()),
         start(cta.state->start),
         bank_first(cta.state->bank_first),
-        slots(own_row == nullptr ? 0 : cta.state->slots),
-        more(knows_more(*cta.state)) {}
+        slots(cta.state->slots),
+        more(ptx::local_load(&cta.state->more) != 0) {}
 
   GSAN_DEVICE bool is_ordered(u32 other, u32 epoch) const {
     if (other == thread && epoch >= start) return true;
     u32 slot = other - bank_first;
     if (slot < slots && covers(ptx::load_constant(own_row + slot), epoch)) return true;
     // Ids of the own bank are in use; of others that is looked up.
-    if (!more && slot < cta.state->slots && epoch != GSAN_CLOCK_EPOCH_MAX) return false;
+    if (!more && slot < slots && epoch != GSAN_CLOCK_EPOCH_MAX) return false;
     return is_ordered_elsewhere(cta, other, epoch);
   }
 

@@ -28,8 +28,8 @@ enum class Scope : u32 { kCta, kGpu, kSystem };
 #else
 
 // `convergent`: lanes that call together stay together, whatever the caller's compiler does.
-// GSAN_DEVICE is for what belongs into the caller, GSAN_COLD for what is kept out of line, and
-// GSAN_API for what kernels call by name.
+// GSAN_DEVICE is for what belongs into the caller, GSAN_CALLED and GSAN_COLD for what is kept out of line, the
+// latter because it is rare, and GSAN_API for what kernels call by name.
 #define GSAN_API extern "C" __attribute__((device, convergent))
 #define GSAN_INLINE_API extern "C" __attribute__((device, always_inline, convergent))
 // For what is too large for a kernel at each call.
@@ -37,8 +37,10 @@ enum class Scope : u32 { kCta, kGpu, kSystem };
 #ifdef __CUDACC__
 #define GSAN_DEVICE __device__ __forceinline__
 #define GSAN_COLD __device__ __noinline__
+#define GSAN_CALLED __device__ __noinline__
 #else
 #define GSAN_DEVICE __attribute__((device, always_inline, convergent)) inline
+#define GSAN_CALLED __attribute__((device, noinline, convergent)) inline
 #define GSAN_COLD __attribute__((device, noinline, convergent, minsize)) inline
 #endif
 
@@ -70,6 +72,14 @@ GSAN_DEVICE u64 load_acquire(const u64* word) {
   u64 value;
   asm volatile("ld.acquire.gpu.global.b64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
   return value;
+}
+
+// `accumulated`, with the bits set in which `a` and `b` differ as well. An instruction: the compiler
+// would make comparisons of it, which come to twice as many.
+GSAN_DEVICE u32 add_difference(u32 accumulated, u32 a, u32 b) {
+  u32 result;
+  asm("lop3.b32 %0, %1, %2, %3, 0xbe;" : "=r"(result) : "r"(a), "r"(b), "r"(accumulated));
+  return result;
 }
 
 // What does not change while the kernel runs: through the first-level cache.

@@ -138,15 +138,25 @@ GSAN_COLD void start(Cta cta, u32 thread, u32 threads, u32 records, const void* 
   u32 epoch = following(region, last < kFirstEpoch ? kFirstEpoch - 1 : last);
   ptx::store_relaxed_system(region.epoch(id), epoch);
   History{region}.start(id, number, epoch, launch->number, state->coordinates);
-  state->own_row = launch->own_row;
+  const gsan_constants& constants = region.globals->constants;
+  u64 half = constants.reserve_bytes / 2;
+  state->shadow_base = constants.reserve_base;
+  state->real_base = constants.reserve_base + half;
+  state->usable = half / records;
+  state->ordinary =
+      constants.write_once == 0 ? half / records : constants.write_once - constants.reserve_base - half;
+  state->seed = constants.seed;
+  bool has_row = launch->own_row != 0;
+  state->own_row = has_row ? launch->own_row : reinterpret_cast<u64>(region.globals);
+  state->slots = has_row ? constants.slots : 0;
   state->foreign_row = filled != 0 ? foreign_row : 0;
   state->named_rows = launch->named_rows;
+  state->more = (state->foreign_row | launch->named_rows | state->taken) != 0;
   state->epoch = epoch;
   state->start = epoch;
   state->id = id + 1;
   state->bank = launch->bank;
   state->bank_first = launch->bank_first;
-  state->slots = region.globals->constants.slots;
   state->flags = 0;
   // Who finds a record of this CTA finds it in the history.
   fence(region);

@@ -152,8 +152,12 @@ struct Cta {
     return u32(word >> 32) == thread ? u32(word) : 0;
   }
 
-  // What the CTA knows has changed: what an access found there is to be worked out anew.
-  GSAN_DEVICE void unsettle() const { ptx::local_store(&state->settled, u64(0)); }
+  // What the CTA knows has changed: what an access found is to be worked out anew, and with what lies
+  // beyond the own bank's row.
+  GSAN_DEVICE void unsettle() const {
+    ptx::local_store(&state->more, 1u);
+    ptx::local_store(&state->settled, u64(0));
+  }
 
   // From now on everything counts as ordered before this CTA.
   GSAN_DEVICE void learn_everything(u32 loss) const {

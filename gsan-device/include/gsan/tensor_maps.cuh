@@ -93,7 +93,7 @@ GSAN_DEVICE void access_rows(Accesses<S, Action>& accesses, const BoxRows& rows,
   if (rows.count == 0) return;
   // What is not common waits, two bits a unit, until all units of a batch are checked.
   constexpr u32 kBatch = 16;
-  constexpr u32 kAtOnce = 2;
+  constexpr u32 kAtOnce = 1;
   u32 units = rows.units();
   u32 total = rows.count * units;
   u32 step_rows = step / units, step_units = step % units;

@@ -59,15 +59,15 @@ void cell() {
   access.action = u32(word());
   access.scope = record_scope(access.record);
   std::vector<u64> pairs = words(2 * word());
-  alignas(32) u64 memory[S];
-  for (u64& value : memory) value = word();
+  alignas(16) u64 memory[kNextCell<S>] = {};
+  for (u32 i = 0; i < S; ++i) *word_of(memory, i) = word();
   Known past = {record_thread(access.record), &pairs};
   Cell<S> read = Cell<S>::load(memory);
   Survey found = survey(read, access, past);
   u32 loss = update(memory, read, found, access, past, Sampler{seed, granule});
   answer(found.racing);
   answer(loss);
-  for (u64 value : memory) answer(value);
+  for (u32 i = 0; i < S; ++i) answer(*word_of(memory, i));
 }
 
 void tensor() {

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use gsan_core::address::Records;
+use gsan_core::address::{AddressSpace, Records};
 
 /// Commands for the program, in order; it reads them all, then its answers are taken.
 pub(crate) struct Driver {
@@ -81,6 +81,21 @@ impl Driver {
     /// Answers with `words` words at `address`.
     pub(crate) fn read(&mut self, address: u64, words: u64) -> &mut Self {
         self.push(2, &[address, words])
+    }
+
+    /// Answers with the words of the cells of `granules` granules from `real` on.
+    pub(crate) fn read_cells(
+        &mut self,
+        space: &AddressSpace,
+        real: u64,
+        granules: u64,
+    ) -> &mut Self {
+        for granule in 0..granules {
+            for pair in 0..space.records().count() / 2 {
+                self.read(space.word(real + 8 * granule, 2 * pair), 2);
+            }
+        }
+        self
     }
 
     pub(crate) fn covers(&mut self, entry: u32, epoch: u32) -> &mut Self {

@@ -656,7 +656,7 @@ fn only_managed_bytes_are_recorded() {
             .tensor(STATE, true, (FILE, 4), 0, &[(REAL + 64, true)]);
         let words = records.count() as u64;
         let cells = space.usable() / 8 * words;
-        machine.driver.read(SPACE_BASE, cells);
+        machine.driver.read_cells(&space, REAL, cells / words);
         let (races, loss) = machine.told();
         assert_eq!(races, []);
         assert_eq!(loss(Loss::NotInstrumented), 0);
@@ -809,7 +809,8 @@ fn agree<const S: usize>(records: Records, tensors: &[Tensor]) {
             }
         }
     }
-    machine.driver.read(SPACE_BASE, GRANULES * S as u64);
+    let space = AddressSpace::new(SPACE_BASE, RESERVE, records).unwrap();
+    machine.driver.read_cells(&space, REAL, GRANULES);
     for sm in 0..SMS {
         machine.exit(sm);
     }

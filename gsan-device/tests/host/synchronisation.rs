@@ -396,7 +396,7 @@ impl<const S: usize> Twin<S> {
         let granules: Vec<u64> = self.granules.iter().copied().collect();
         let cells: Vec<_> = granules
             .iter()
-            .map(|granule| self.read(SPACE_BASE + (granule - REAL) * S as u64, S as u64))
+            .map(|granule| self.read_cell(*granule))
             .collect();
         let answers = self.driver.answers();
         let taken = |range: &Span| answers[range.clone()].to_vec();
@@ -447,7 +447,7 @@ impl<const S: usize> Twin<S> {
         let granules: Vec<u64> = self.granules.iter().copied().collect();
         let cells: Vec<_> = granules
             .iter()
-            .map(|granule| self.read(SPACE_BASE + (granule - REAL) * S as u64, S as u64))
+            .map(|granule| self.read_cell(*granule))
             .collect();
         let answers = self.driver.answers();
         let plain = |word: u64| {
@@ -519,6 +519,15 @@ impl<const S: usize> Twin<S> {
         self.driver.read(address, count);
         let first = self.asked;
         self.asked += count as usize;
+        first..self.asked
+    }
+
+    fn read_cell(&mut self, granule: u64) -> Span {
+        let records = self.driver.records();
+        let space = AddressSpace::new(SPACE_BASE, RESERVE, records).unwrap();
+        self.driver.read_cells(&space, granule, 1);
+        let first = self.asked;
+        self.asked += S;
         first..self.asked
     }
 

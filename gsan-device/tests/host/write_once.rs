@@ -227,7 +227,7 @@ fn copies_of_tensors_are_checked_as_well() {
 fn what_was_forgotten_is_no_fault() {
     let mut machine = machine(Records::Four);
     let shadow = SPACE_BASE + START * 4;
-    machine.driver.write(shadow, &[u64::MAX; 8]);
+    machine.driver.write(shadow, &[u64::MAX; 64]);
     for (line, (sm, write)) in (1..).zip([(0, false), (1, true), (0, true), (1, false)]) {
         machine.access(sm, write, line, START, 16);
     }

@@ -114,8 +114,11 @@ impl Session {
         let space = self.allocator.space();
         let mut words = [0u64; MOST_RECORDS];
         let used = &mut words[..space.records().count()];
-        let bytes = bytemuck::cast_slice_mut(used);
-        self.read(allocation.device, space.shadow(address), bytes)?;
+        // The words of a pair lie together.
+        for (pair, words) in used.chunks_exact_mut(2).enumerate() {
+            let bytes = bytemuck::cast_slice_mut(words);
+            self.read(allocation.device, space.word(address, 2 * pair), bytes)?;
+        }
         let byte = 1u8 << (address % GRANULE);
         let mut cell = Cell::default();
         let mut release = None;

@@ -85,13 +85,12 @@ def decode_shadow_cell_tensor(
 ) -> ShadowCell | ScalarClock:
     """The cell that a tensor of `shadow_cell_tensor_from_address` shows."""
     from .._memory import get_reserve_pointer, get_reserve_size
-    from ..testing import shadow_cell_from_address
+    from ..testing import granule_of_shadow, shadow_cell_from_address
 
     base, size = get_reserve_pointer(), get_reserve_size()
-    cell = (cell_bytes.data_ptr() - base) // shadow_size()
     if not cell_bytes.is_cuda or not base <= cell_bytes.data_ptr() < base + size // 2:
         raise _by_address("A cell", "shadow_cell_from_address(address)")
-    return shadow_cell_from_address(base + size // 2 + cell * 8)
+    return shadow_cell_from_address(granule_of_shadow(cell_bytes.data_ptr()))
 
 
 def decode_global_state(data: bytes | bytearray | memoryview) -> GlobalState:
