@@ -78,6 +78,10 @@ int main(int count, char **arguments) {
         .size = sizeof launch, .kernel = "split_k", .grid = {PARTS, 1, 1}, .block = {1, 1, 1}};
     struct split_k of;
     uint64_t races = 0;
+    if (count > 1 && !relaxed) {
+        fprintf(stderr, "usage: splitk [relaxed]\n");
+        return 2;
+    }
     check(gsan_configure(&config));
 
     of.parts = allocate(PARTS * sizeof(float));

@@ -5,6 +5,7 @@ The marker `@pytest.mark.gsan(False)` turns it off for a test, a class or a modu
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Generator
 from typing import Any
@@ -49,6 +50,29 @@ def _warn_of_files(config: pytest.Config) -> None:
             "for those of all: gsan run -- pytest --gsan"
         )
         config.issue_config_time_warning(pytest.PytestWarning(text), stacklevel=2)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Tests that pass where nothing was checked say nothing of races."""
+    if not config.getoption("gsan") or config.getoption("numprocesses", None):
+        # With pytest-xdist, what was checked is known to the workers alone.
+        return
+    terminalreporter.write_line(f"gsan: {_checked()}")
+
+
+def _checked() -> str:
+    from ._errors import Error
+    from ._native import library
+
+    try:
+        usage = json.loads(library().text("usage"))
+    except Error:
+        usage = {"accesses": 0, "launches": 0}
+    accesses, launches = usage["accesses"], usage["launches"]
+    if not accesses:
+        return "nothing was checked: no instrumented kernel accessed memory that GSan manages"
+    ending = "" if launches == 1 else "es"
+    return f"checked {accesses} accesses in {launches} launch{ending} since the start or last reset"
 
 
 def _wanted(item: pytest.Item) -> bool:

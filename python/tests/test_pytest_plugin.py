@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from pathlib import Path
+
 import pytest
 
 CONFTEST = """
@@ -33,6 +37,21 @@ def test_a_race_fails_its_test_and_no_other(pytester: pytest.Pytester) -> None:
     result.assert_outcomes(passed=3, failed=2)
     result.stdout.fnmatch_lines(["*1 data race in this test*", "*the report of ?'a race'?*"])
     result.stdout.fnmatch_lines(["*AssertionError: itself*"])
+
+
+@pytest.mark.parametrize("launches", [0, 1])
+def test_the_summary_says_what_was_checked(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, launches: int
+) -> None:
+    monkeypatch.setenv("GSAN_TOPOLOGY_BACKEND", "host")
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    code = "import racy; racy.ORDERED = True; racy.launch()" if launches else "pass"
+    pytester.makepyfile(f"def test(): {code}")
+    result = pytester.runpytest_subprocess("--gsan", "-p", "no:cacheprovider")
+    result.assert_outcomes(passed=1)
+    said = "checked 2 accesses in 1 launch since" if launches else "nothing was checked"
+    result.stdout.fnmatch_lines([f"gsan: {said}*"])
 
 
 def test_without_the_option_nothing_is_looked_for(pytester: pytest.Pytester) -> None:
