@@ -313,7 +313,10 @@ def tensor_over(data_ptr: int, numel: int, device_index: int, owner: Any) -> Any
     if numel == 0:
         return torch.empty(0, dtype=torch.uint8, device=device)
     with torch.cuda.device(device):
-        return torch.as_tensor(_Memory(data_ptr, numel, owner), device=device)
+        memory = _Memory(data_ptr, numel, owner)
+        tensor = torch.as_tensor(memory, device=device)
+        # Memory of another device would be copied: its tensor is that device's then.
+        return tensor if tensor.data_ptr() == data_ptr else torch.as_tensor(memory)
 
 
 def read_memory(address: int, size: int) -> bytes:
