@@ -13,7 +13,8 @@ WRONG = 2
 @triton.jit
 def see(flag, SEM: tl.constexpr, SCOPE: tl.constexpr, LIMIT: tl.constexpr):
     tries = 0
-    while (tl.atomic_load(flag, sem=SEM, scope=SCOPE) == 0) & (tries < LIMIT):  # @see
+    # Not by a load: what acquires there is a fence behind it, which releases as well.
+    while (tl.atomic_cas(flag, 1, 1, sem=SEM, scope=SCOPE) == 0) & (tries < LIMIT):  # @see
         tries += 1
 
 

@@ -39,8 +39,8 @@ def route(
 
 def run(atomic: bool, cut: bool) -> None:
     x = torch.randn(TOKENS, WIDTH, device="cuda")
-    # The first expert gets more than the others.
-    experts = torch.arange(TOKENS) * 5 % (EXPERTS + 2) % EXPERTS
+    # The first two experts get more than the others.
+    experts = torch.arange(TOKENS) * 7 % (EXPERTS + 2) % EXPERTS
     counts = torch.zeros(EXPERTS, dtype=torch.int32, device="cuda")
     out = torch.zeros(EXPERTS * CAPACITY + TOKENS, WIDTH, device="cuda")
     places = torch.zeros(TOKENS, dtype=torch.int32, device="cuda")

@@ -1,4 +1,7 @@
-"""Inline assembly that orders, which nobody reports, beside assembly that only computes."""
+"""Assembly and volatile loads that may order, beside assembly that only computes.
+
+What the former may order is only a possible race.
+"""
 
 import torch
 import triton
