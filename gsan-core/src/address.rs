@@ -125,7 +125,7 @@ impl AddressSpace {
 
     /// Where word 0 of the cell of a granule lies, in which `address`, which must be managed, is.
     ///
-    /// Shadow memory has tiles of [`TILE`] units of 16 bytes of real memory. In a tile the first two words of
+    /// Shadow memory has tiles of `TILE` units of 16 bytes of real memory. In a tile the first two words of
     /// the cells of the units' first granules come first, then their next two, then the same of the second
     /// granules. So lanes of a GPU that load the same part of the cells of neighbouring units load
     /// neighbouring memory.
