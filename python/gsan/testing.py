@@ -203,7 +203,7 @@ _TILE = 8
 def shadow_address(real_address: int) -> int:
     """The address of the first words of the cell of an address.
 
-    In a tile of shadow memory the first 16 bytes of the cells of the first granules of all its units come
+    In a tile of shadow memory the first 16 bytes of the cells of the units' first granules come
     first, then their next 16 bytes, if cells have more, then the same of the second granules.
     """
     from ._memory import get_reserve_pointer, get_reserve_size
@@ -227,7 +227,7 @@ def granule_of_shadow(shadow_address: int) -> int:
 
 
 def shadow_cell_tensor_from_address(real_address: int, *, device_index: int | None = None) -> Any:
-    """The bytes of the cell of an address, as a `uint8` tensor: rows of 16 bytes, which lie apart."""
+    """The bytes of the cell of an address, as a `uint8` tensor: rows of 16, which lie apart."""
     address, device = shadow_address(real_address), _device(device_index)
     rows = shadow_size() // 16
     span = uint8_cuda_tensor_from_ptr(address, (rows - 1) * _TILE * 16 + 16, device)
