@@ -108,6 +108,8 @@ struct Accesses {
   // CTA's own epochs and the own bank's row of the frontier. Then this is what survey and update come to.
   // Returns false if it is not so. By halves of words: the machine has 32 bits. There are few branches: lanes
   // that go different ways cost more than what is worked out in vain.
+  // With `Recalls`, what was looked up beyond that counts, too.
+  template <bool Recalls = false>
   GSAN_DEVICE bool check_common(u64 granule, u64* words, const Cell<S>& cell, bool two) {
     gsan_thread_state* state = cta.state;
     auto own_row = reinterpret_cast<const u32*>(ptx::local_load(&state->own_row));
@@ -138,6 +140,7 @@ struct Accesses {
       u32 epoch = high >> (GSAN_RECORD_EPOCH_SHIFT - 32);
       bool own = ((low & kRecordThread) == thread) & (epoch >= start);
       bool ordered = (within[i] & covers(entries[i], epoch)) | own;
+      if (Recalls && more) ordered |= covers(cta.recall(low & kRecordThread), epoch);
       common &= empty | (has_bytes(low) & (ordered | (!kWrites & read & !more)));
       u32 differs = ptx::add_difference(low ^ u32(record), high, u32(record >> 32));
       difference = differs < difference ? differs : difference;
@@ -246,13 +249,13 @@ struct Accesses {
 
   // Checks an access to the one or two granules from `address` on, whose cells were loaded. Returns which of
   // them are uncommon, a bit each.
-  template <u32 Granules>
+  template <u32 Granules, bool Recalls = false>
   GSAN_DEVICE u32 check_cells(u64 address, u64* words, Pair& pair) {
     bool two = Granules == 2 && alike(pair.cell, pair.next);
     u32 uncommon = 0;
 #pragma unroll 1
     for (u32 part = 0; part < Granules; part += 1 + two) {
-      if (!check_common(address, words, pair.cell, two)) uncommon |= (two ? 3u : 1u) << part;
+      if (!check_common<Recalls>(address, words, pair.cell, two)) uncommon |= (two ? 3u : 1u) << part;
       words += kNextCell<S>;
       pair.cell = pair.next;
     }
@@ -289,12 +292,12 @@ struct Accesses {
   }
 
   // Checks an element whose cells were loaded from `words`. Returns which granules are uncommon, a bit each.
-  template <u32 Granules>
+  template <u32 Granules, bool Recalls = false>
   GSAN_DEVICE u32 check_element(u64 address, u64* words, Pair& pair) {
     if (words == nullptr && !space().is_managed(address, Granules * kGranule)) return 0;
     checked += Granules;
     if (words == nullptr) return Granules == 2 ? 3 : 1;
-    return check_cells<Granules>(address, words, pair);
+    return check_cells<Granules, Recalls>(address, words, pair);
   }
 
   // Elements of one or two whole granules each. Elements of one call may overlap: those of one lane then
@@ -323,7 +326,8 @@ struct Accesses {
         if (i != 0 && addresses[i] == addresses[i - 1]) {
           words[i] = load_element<Granules>(addresses[i], pairs[i]);
         }
-        uncommon |= check_element<Granules>(addresses[i], words[i], pairs[i]) << Granules * i;
+        uncommon |= check_element<Granules, true>(addresses[i], words[i], pairs[i])
+                    << Granules * i;
       }
 #pragma unroll 1
       for (; uncommon != 0; uncommon &= uncommon - 1) {

@@ -106,8 +106,9 @@ struct Cell {
 };
 
 // Looks at every word.
+// `removes`: what the access observed and supersedes goes, whether it is ordered or not; so that is not looked up.
 template <unsigned S, class P>
-GSAN_COLD Survey survey(Cell<S> cell, CellAccess access, P past) {
+GSAN_COLD Survey survey(Cell<S> cell, CellAccess access, P past, bool removes = false) {
   Survey found;
 #pragma unroll
   for (u32 i = 0; i < S; ++i) found.equal |= cell.word[i] == access.record;
@@ -126,7 +127,9 @@ GSAN_COLD Survey survey(Cell<S> cell, CellAccess access, P past) {
     bool observes =
         atomic && access.reads() && record_writes(word) && record_mask(word) == access.mask();
     if (found.equal && !observes && (atomic || !conflict)) continue;
-    if (past.is_ordered(record_thread(word), record_epoch(word))) {
+    if (removes && observes && !found.equal && access.supersedes(word, past)) {
+      found.observed |= bit;
+    } else if (past.is_ordered(record_thread(word), record_epoch(word))) {
       if (mask == record_mask(word)) {
         if (access.supersedes(word, past)) {
           found.superseded |= bit;

@@ -353,6 +353,8 @@ GSAN_COLD void absorb(Cta cta, Warp warp, u32 publisher, u64 token) {
   if (Topology{cta.region.globals->constants}.place(publication.publisher(), place)) {
     Part part = single_part(place, publication.entry());
     take_part(cta, warp, part, nullptr, true, taken);
+    // What the publisher did is most likely what the CTA meets next.
+    if (warp.leads()) cta.remember(publication.publisher(), publication.entry());
   }
   bool same_launch = is_of_launch(cta, home, publication);
   if (same_launch && warp.leads()) take_completions(cta, publication.taken());

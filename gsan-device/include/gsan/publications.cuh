@@ -99,7 +99,11 @@ struct Publications {
     u64* words = entry(token);
     EntryState state = {home, words};
     if (!state.is_complete(token)) return false;
-    for (u32 i = 0; i < 3; ++i) publication.words[i] = ptx::load_relaxed_system(words + 1 + i);
+    // They are under way together.
+    u64 first = ptx::load_relaxed_system(words + 1);
+    u64 second = ptx::load_relaxed_system(words + 2);
+    u64 third = ptx::load_relaxed_system(words + 3);
+    publication = {{first, second, third}};
     return state.is_still_complete(token);
   }
 

@@ -81,9 +81,20 @@ GSAN_COLD void copy_own(Cta cta, Warp warp, Vector target) {
   }
   Vector clock = private_clock(cta);
   if (clock.words == nullptr) return;
-  for_each_part(clock, warp, nullptr, 0, [&](const Part& part) {
-    return take_part(cta, warp, part, target.words, false, 0);
-  });
+#pragma unroll 1
+  for (u32 segment = 0; segment < clock.segments(); ++segment) {
+    u32 header = 0;
+    if (warp.leads()) header = ptx::load_relaxed_system(clock.header(segment));
+    header = warp.share(header);
+    if (header == 0) break;
+    const u32* from = clock.entries(segment);
+    u32* to = target.entries(segment);
+    for (u32 slot = 4 * warp.rank(); slot < clock.length(header); slot += 4 * warp.size()) {
+      Quad::load(from + slot).store(to + slot);
+    }
+    if (warp.leads()) ptx::store_relaxed_system(target.header(segment), header);
+  }
+  warp.meet();
 }
 
 // A snapshot of what the CTA learned beyond its frontier: 0 if that is nothing. False if there is no

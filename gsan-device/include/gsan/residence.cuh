@@ -236,11 +236,6 @@ GSAN_COLD void exit(Cta cta, Group group) {
   if (!group.leads()) return;
   Region region = cta.region;
   const gsan_launch_descriptor& launch = *cta.launch();
-  if (state->accesses != 0) {
-    ptx::add_relaxed(&region.globals->accesses.value, u64(state->accesses));
-  }
-  if (state->not_sampled != 0) count(region, GSAN_LOSS_READ_NOT_SAMPLED, state->not_sampled);
-  if (state->evicted != 0) count(region, GSAN_LOSS_WRITE_EVICTED, state->evicted);
   if (state->private_clock != 0) {
     Pool{region}.give_back(state->private_clock);
     state->private_clock = 0;
@@ -257,6 +252,12 @@ GSAN_COLD void exit(Cta cta, Group group) {
     state->id = 0;
   }
   ptx::add_relaxed(&cta.launch_state()->exited, 1u);
+  // Behind the fence, which would wait for them: all CTAs add to the same words.
+  if (state->accesses != 0) {
+    ptx::add_relaxed(&region.globals->accesses.value, u64(state->accesses));
+  }
+  if (state->not_sampled != 0) count(region, GSAN_LOSS_READ_NOT_SAMPLED, state->not_sampled);
+  if (state->evicted != 0) count(region, GSAN_LOSS_WRITE_EVICTED, state->evicted);
 }
 
 // `griddepcontrol.wait` returned: the completion of the launch waited for is known.

@@ -31,8 +31,7 @@ struct Snapshots {
 
   // Whether `snapshot` is there, and its whole index.
   GSAN_DEVICE bool find(u32 snapshot, u64& index) const {
-    EntryState entry = state(snapshot);
-    return entry.index(index) && u32(index) == snapshot && entry.is_complete(index);
+    return state(snapshot).index(index) && u32(index) == snapshot;
   }
 
   // What `snapshot` says of `place`; false if it was overwritten.

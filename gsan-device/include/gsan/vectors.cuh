@@ -36,7 +36,9 @@ struct Vector {
   GSAN_DEVICE u32 checkpoint() const { return ptx::load_relaxed_system(checkpoint_word()); }
 
   GSAN_DEVICE bool is_empty() const {
-    return checkpoint() == kNoCheckpoint && ptx::load_relaxed_system(header(0)) == 0;
+    u32 named = checkpoint();
+    u32 first = ptx::load_relaxed_system(header(0));
+    return (named == kNoCheckpoint) & (first == 0);
   }
 
   // What is known of `place`. The clock is the CTA's own, or a snapshot whose state is looked at before

@@ -71,7 +71,7 @@ fn synchronisation_needs_few_fences_and_accesses() {
             &[b_polls, a_releases],
             [5, 16],
         ),
-        ("an acquire of something new", &[b_polls], [5, 23]),
+        ("an acquire of something new", &[b_polls], [4, 21]),
         (
             "a poll that finds what it found",
             &[b_polls, b_polls],
@@ -86,17 +86,17 @@ fn synchronisation_needs_few_fences_and_accesses() {
         (
             "a release of a lock",
             &[b_polls, b_writes, b_releases],
-            [10, 30],
+            [9, 28],
         ),
         (
             "a release that joins another",
             &[b_writes, b_releases],
-            [15, 36],
+            [13, 36],
         ),
         (
             "an arrival that joins another",
             &[b_writes, b_arrives],
-            [19, 49],
+            [14, 47],
         ),
     ] {
         let found = costs(steps);
