@@ -91,7 +91,7 @@ pub trait Memory: Sized + 'static {
     type U64: Atomic<Value = u64>;
 
     /// How often a release tries to change a sync word before it exchanges a TOP publication in.
-    const RELEASE_ATTEMPTS: usize = 8;
+    const RELEASE_ATTEMPTS: usize = 64;
 
     /// A fence between this thread's accesses (C++ `atomic_thread_fence`).
     fn fence(order: Ordering);

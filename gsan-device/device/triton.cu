@@ -26,7 +26,8 @@ constexpr u32 kScopeCta = 2;
 
 GSAN_DEVICE Strong strong(u32 sem, u32 scope) {
   return {sem == kAcquire || sem == kAcquireRelease, sem == kRelease || sem == kAcquireRelease,
-          scope == kScopeGpu ? GSAN_SCOPE_GPU : scope == kScopeCta ? GSAN_SCOPE_CTA : GSAN_SCOPE_SYS};
+          scope == kScopeGpu ? GSAN_SCOPE_GPU : scope == kScopeCta ? GSAN_SCOPE_CTA : GSAN_SCOPE_SYS,
+          true};
 }
 
 }  // namespace

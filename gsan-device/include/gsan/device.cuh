@@ -308,7 +308,8 @@ class Atomic {
                               (!reads && order != Order::kRelaxed) || fenced()),
                 scope == Scope::kCta   ? GSAN_SCOPE_CTA
                 : scope == Scope::kGpu ? GSAN_SCOPE_GPU
-                                       : GSAN_SCOPE_SYS},
+                                       : GSAN_SCOPE_SYS,
+                !fenced()},
         is_rmw_(reads && may_write) {
     begin_strong<GSAN_RECORDS>(Cta::current(current_globals()), Warp::current(), true, &event_,
                                reinterpret_cast<u64>(at), sizeof(T), reads, may_write, strong_);

@@ -202,6 +202,7 @@ inline void meet(u32 lanes) { host::meet(Meeting::kBarrier, lanes, 0, 0, 0); }
 inline void pause() {
   if (host::Fibres::instance().runs()) host::Fibres::instance().pause();
 }
+inline void pause_for(u32) { pause(); }
 #else
 inline u32 active_lanes() { return 1; }
 inline u32 lane() { return 0; }
@@ -212,6 +213,7 @@ inline u32 alike(u32 lanes, u64) { return lanes; }
 inline u32 largest(u32, u32 value) { return value; }
 inline void meet(u32) {}
 inline void pause() { sched_yield(); }
+inline void pause_for(u32) { pause(); }
 inline u32 sum(u32, u32 value) { return value; }
 #endif
 inline u32 cluster_ctas() { return host::cluster_ctas; }

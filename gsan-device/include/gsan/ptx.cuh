@@ -352,6 +352,12 @@ GSAN_DEVICE void meet(u32 lanes) { asm volatile("bar.warp.sync %0;" : : "r"(lane
 // Lets others run: between two looks at a word that another warp will change.
 GSAN_DEVICE void pause() { asm volatile("nanosleep.u32 64;"); }
 
+// The same for about so many nanoseconds, at most a million: between two looks at a word that another CTA
+// will change.
+GSAN_DEVICE void pause_for(u32 nanoseconds) {
+  asm volatile("nanosleep.u32 %0;" : : "r"(nanoseconds));
+}
+
 GSAN_DEVICE u64 nanoseconds() {
   u64 value;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(value));

@@ -17,12 +17,17 @@
 
 namespace gsan {
 
+// Nanoseconds between the polls of one thread, at least.
+constexpr u32 kPollPause = 1000;
+
 // What the program says of a strong access.
 struct Strong {
   bool acquires;
   bool releases;
   // GSAN_SCOPE_*.
   u32 scope;
+  // Whether an instruction that reads and writes has this order itself, so that no fence need be beside it.
+  bool by_instruction;
 };
 
 // Never 0.
@@ -62,11 +67,21 @@ GSAN_DEVICE void fence_at(u32 scope) {
 // A short fingerprint of a word.
 GSAN_DEVICE u32 digest(u64 word) { return mix(u32(word) ^ mix(u32(word >> 32))) >> 16; }
 
+// The sync word some time after another CTA was faster again. When many release into one word, each takes
+// longer to join what it found than the next one takes to come; so they spread out, the further the more often
+// they have failed.
+GSAN_COLD u64 look_again_later(Cta cta, u64* word, u32 attempt) {
+  constexpr u32 kMostDoubled = 9;
+  u32 window = 1024u << (attempt < kMostDoubled ? attempt : kMostDoubled);
+  ptx::pause_for(mix(publisher(cta) * GSAN_HASH_THREAD_MULTIPLIER + attempt) & (window - 1));
+  return ptx::load_relaxed_system(word);
+}
+
 // Publishes `own` together with what the sync word says; `found` is what was there, read without a
 // fence behind it. Returns what is there now. Lanes for which `releases` does not hold only take part.
 GSAN_COLD u64 release_into(Cta cta, Warp warp, u64* word, bool releases, Released own, Known known,
                            u32 mask, u32 scope, u64& found) {
-  constexpr u32 kAttempts = 8;
+  constexpr u32 kAttempts = 64;
   bool pending = releases;
   u64 left = found;
   for (u32 attempt = 0; attempt < kAttempts && warp.any(pending); ++attempt) {
@@ -109,7 +124,7 @@ GSAN_COLD u64 release_into(Cta cta, Warp warp, u64* word, bool releases, Release
       left = next;
       pending = false;
     } else {
-      found = before;
+      found = attempt == 0 ? before : look_again_later(cta, word, attempt);
     }
   }
   if (pending) {
@@ -148,10 +163,18 @@ GSAN_DEVICE Announced announce(u64* words, const Cell<S>& cell, bool writes,
 #pragma unroll
   for (unsigned i = 1; i < S; ++i) announced.digests[i - 1] = u16(digest(cell.word[i]));
   if (!writes) return announced;
-  Survey found = survey(cell, access, past);
-  if (found.equal) return announced;
-  u32 free = (found.empty | found.superseded | found.covered) & ~1u;
-  u32 choice = found.empty & ~1u ? found.empty & ~1u : free;
+  u32 choice = 0;
+  bool equal = false;
+#pragma unroll
+  for (unsigned i = 0; i < S; ++i) {
+    equal |= cell.word[i] == access.record;
+    choice |= u32(i != 0 && cell.word[i] == 0) << i;
+  }
+  if (equal) return announced;
+  if (choice == 0) {
+    Survey found = survey(cell, access, past);
+    choice = (found.superseded | found.covered) & ~1u;
+  }
   u32 place = 0;
   if (choice != 0) {
     place = ptx::lowest(choice);
@@ -257,7 +280,7 @@ GSAN_DEVICE u32 finish(Cta cta, u64* words, Cell<S> cell, const Announced& annou
     evicted.word[1] = announced.evicted;
     report_all(cta, evicted, access, survey(evicted, access, past).racing, granule, position);
   }
-  Survey found = survey(cell, access, past);
+  Survey found = survey(cell, access, past, holds && access.writes());
   report_all(cta, cell, access, found.racing & unchanged, granule, position);
   if (!access.writes()) {
     // Nothing was written after all.
@@ -399,7 +422,8 @@ GSAN_COLD void begin_strong(Cta cta, Warp warp, bool takes, gsan_atomic_event* e
   for (u32 i = 0; i < 3; ++i) event->digests[i] = announced.digests[i];
   event->bytes = u16(bytes);
   // Whoever observes the value sees the announcement, and what was published.
-  if (may_write) fence_at(strong.scope);
+  bool orders = reads && strong.releases && strong.by_instruction;
+  if (may_write && !orders) fence_at(strong.scope);
 }
 
 // An acquire returned a value that one of the release sequences may have brought which the sync word
@@ -480,7 +504,8 @@ GSAN_COLD void end_strong(Warp warp, bool takes, const gsan_atomic_event* event,
   u64 found = takes ? event->found : 0;
   Cell<S> cell = {};
   if (takes) {
-    if (returns_value) fence_at(strong.scope);
+    bool orders = is_rmw && strong.acquires && strong.by_instruction;
+    if (returns_value && !orders) fence_at(strong.scope);
     cell = Cell<S>::load(words);
   }
   bool acquires = takes && strong.acquires && returns_value;
@@ -492,6 +517,8 @@ GSAN_COLD void end_strong(Warp warp, bool takes, const gsan_atomic_event* event,
     }
     learned = observe(cta, warp, acquires, found, left, cell.word[0], mask, strong.scope);
   }
+  // An acquire that brings nothing new is most likely one of many: who polls lets the others have the word.
+  if (acquires && !learned && (!strong.releases || !wrote)) ptx::pause_for(kPollPause);
   if (!takes) return;
   if (is_rmw && !wrote && strong.releases) count(cta.region, GSAN_LOSS_FAILED_RELEASE);
   if (!cta.has_slot()) return;
