@@ -61,12 +61,19 @@ impl<'m, M: Memory> LaunchLog<'m, M> {
     }
 
     /// Where a launch is remembered in a log with room for `capacity` of them; a power of two of them
-    /// is used, since a division would be felt in a launch.
+    /// is used, since a division would be felt in a launch. Launches of graphs, whose numbers have the
+    /// highest bit, are remembered from the other end: the first ones of both kinds do not meet.
     pub const fn place(number: u32, capacity: usize) -> Option<usize> {
-        match capacity.checked_ilog2() {
-            Some(bits) => Some(number as usize & ((1 << bits) - 1)),
-            None => None,
-        }
+        let Some(bits) = capacity.checked_ilog2() else {
+            return None;
+        };
+        let last = (1 << bits) - 1;
+        let place = number as usize & last;
+        Some(if number >> 31 == 0 {
+            place
+        } else {
+            last - place
+        })
     }
 
     #[inline]
@@ -152,6 +159,18 @@ mod tests {
         assert_eq!(log.find(7), None);
         log.enter(&record(8));
         assert_eq!(log.find(0), None);
+    }
+
+    #[test]
+    fn the_first_launches_and_the_first_ones_of_graphs_are_both_kept() {
+        let memory: Vec<AtomicU64> = words(4 * 8, 0);
+        let log = LaunchLog::<Native>::new(&memory);
+        let numbers = [0, 1, 2, 3, 1 << 31, (1 << 31) + 1, (1 << 31) + 2];
+        numbers
+            .iter()
+            .for_each(|&number| log.enter(&record(number)));
+        let kept = numbers.map(|number| log.find(number).is_some());
+        assert_eq!(kept, [true; 7]);
     }
 
     #[test]
