@@ -329,7 +329,13 @@ impl Follower {
             times,
             replay: None,
         };
-        if u32::from(entry.flags) & race_codes::POSSIBLE == 0 {
+        // Devices do not see that the earlier launch is one of a graph that is opaque.
+        let is_opaque = |launch: &Option<KnownLaunch>| {
+            let launch = launch.as_ref();
+            launch.is_some_and(|launch| launch.opaque.is_some())
+        };
+        let opaque = is_opaque(&later_launch) || is_opaque(&earlier_launch);
+        if u32::from(entry.flags) & race_codes::POSSIBLE == 0 && !opaque {
             return Some(News::Race(race));
         }
         let reasons = [

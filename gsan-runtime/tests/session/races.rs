@@ -354,6 +354,38 @@ fn races_of_an_opaque_kernel_are_possible_ones() {
 }
 
 #[test]
+fn races_with_an_opaque_kernel_of_a_graph_are_possible_ones() {
+    for opaque in [true, false] {
+        let session = session();
+        let memory = session.allocate(4096, GPU, 0).unwrap();
+        let mut builder = session.begin_graph(GPU).unwrap();
+        let mut asm = launch("asm", 1);
+        asm.opaque = opaque;
+        let (_, arguments) = builder.kernel(&[], &[], &asm).unwrap();
+        let graph = builder.finish().unwrap();
+        let [one, other] = [(); 2].map(|()| session.create_host_stream(GPU, false).unwrap());
+        let mut replay = graph.begin_replay(GPU, one).unwrap();
+        let body = move |cta: &HostCta<'_>, _: [u32; 3]| write(cta, memory, 1, 11);
+        session
+            .replay_on_host(GPU, one, &asm, arguments, body)
+            .unwrap();
+        replay.finish(true).unwrap();
+        session.stream_synchronized(GPU, 0).unwrap();
+        session
+            .launch_on_host(GPU, other, &launch("read", 1), move |cta, _| {
+                read(cta, memory, 12);
+            })
+            .unwrap();
+        let report = session.report().unwrap();
+        let found = (report.races.len(), report.possible_races.len());
+        assert_eq!(found, if opaque { (0, 1) } else { (1, 0) });
+        if let [possible] = &report.possible_races[..] {
+            assert!(possible.reason.contains("`asm`"), "{}", possible.reason);
+        }
+    }
+}
+
+#[test]
 fn cells_of_two_records_find_races_too() {
     let session = session_with("[shadow]\nrecords = 2\n");
     let memory = session.allocate(4096, GPU, 0).unwrap();
