@@ -999,7 +999,8 @@ enum gsan_status gsan_capture_abandoned(int device, uint64_t capture_id);
 
 /**
  * Begins a replay of a graph. From here to gsan_replay_end() the stream is this thread's; in between the
- * program launches the graph.
+ * program launches the graph. While the stream is captured, a copy of the graph becomes part of the new one;
+ * see gsan_graph_copy().
  */
 enum gsan_status gsan_replay_begin(struct gsan_graph *graph,
                                    int device,
@@ -1066,13 +1067,24 @@ enum gsan_status gsan_graph_wait(struct gsan_graph_builder *builder,
                                  uint32_t *node);
 
 /**
- * Adds another graph as a node. The child's handle is gone, unless it or the builder's is none.
+ * Adds another graph that is built by hand as a node. The child's handle is gone, unless it or the builder's is none.
  */
 enum gsan_status gsan_graph_child(struct gsan_graph_builder *builder,
                                   const uint32_t *dependencies,
                                   size_t count,
                                   struct gsan_graph_builder *child,
                                   uint32_t *node);
+
+/**
+ * Adds a copy of a graph that can be replayed already, as cuGraphAddChildGraphNode() does with one that was
+ * captured. The graph stays as it is. If a kernel is in the new graph more than once, it is unchecked
+ * there.
+ */
+enum gsan_status gsan_graph_copy(struct gsan_graph_builder *builder,
+                                 const uint32_t *dependencies,
+                                 size_t count,
+                                 struct gsan_graph *graph,
+                                 uint32_t *node);
 
 /**
  * Ends the building. The builder's handle is gone, whatever is returned.

@@ -225,6 +225,7 @@ fn of_order(error: &gsan_sync::Error) -> Kind {
         | E::LiveGraphs { .. }
         | E::StillRunning(_)
         | E::GraphInFlight => Kind::Live,
+        E::GraphElsewhere { .. } => Kind::InvalidArgument,
         E::NoRoomForGraph { .. } | E::NoRoomForRows { .. } => Kind::OutOfMemory,
         E::Memory(error) => of_memory(error),
         E::Backend(error) => of_backend(error),

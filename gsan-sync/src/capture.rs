@@ -47,6 +47,8 @@ struct Held {
     nodes: Vec<Node>,
     /// Places among the nodes, by the driver's handles.
     places: FxHashMap<u64, usize>,
+    /// There is a collective, of which a replay tells nothing.
+    meets: bool,
     ended: bool,
 }
 
@@ -60,6 +62,10 @@ enum Role {
     Kernel(KernelNode),
     /// A kernel that was not announced, or not yet.
     Unannounced,
+    /// A graph whose replay was announced.
+    Graph(Arc<Plan>),
+    /// One that was not announced, or not yet.
+    UnannouncedGraph,
     Record(u64),
     Wait(u64),
     Other,
@@ -69,6 +75,14 @@ enum Role {
 pub(crate) struct CapturedLaunch {
     capture: Arc<Capture>,
     kernel: KernelNode,
+    /// How many nodes were there before.
+    before: usize,
+}
+
+/// A replay on a stream that is being captured: the graph becomes part of the capture.
+pub(crate) struct CapturedReplay {
+    capture: Arc<Capture>,
+    plan: Arc<Plan>,
     /// How many nodes were there before.
     before: usize,
 }
@@ -99,7 +113,8 @@ impl Held {
                 NodeKind::RecordEvent(event) => Role::Record(event),
                 NodeKind::WaitEvent(event) => Role::Wait(event),
                 NodeKind::Kernel => Role::Unannounced,
-                NodeKind::Graph | NodeKind::Other => Role::Other,
+                NodeKind::Graph => Role::UnannouncedGraph,
+                NodeKind::Other => Role::Other,
             };
             self.places.insert(node.node, self.nodes.len());
             self.nodes.push(Node {
@@ -107,6 +122,15 @@ impl Held {
                 role,
             });
         }
+    }
+
+    /// The one node among `ends` that is there since there were `before`, and is what was announced. Others
+    /// may have met it already.
+    fn newest(&self, ends: &[u64], before: usize, is_new: impl Fn(&Role) -> bool) -> Option<usize> {
+        let places = ends.iter().filter_map(|end| self.places.get(end).copied());
+        let mut new = places.filter(|&at| at >= before && is_new(&self.nodes[at].role));
+        let first = new.next()?;
+        new.next().is_none().then_some(first)
     }
 
     /// The nodes' places, each after all that it depends on; apart from that in the order in which they
@@ -137,7 +161,13 @@ impl Held {
 
     /// Makes the plan of what was captured, if a replay has to do anything for it.
     fn plan(self, inner: &Arc<Inner>) -> Result<Option<Arc<Plan>>, Error> {
-        let other = |node: &Node| matches!(node.role, Role::Other | Role::Unannounced);
+        let other = |node: &Node| {
+            let role = &node.role;
+            matches!(
+                role,
+                Role::Other | Role::Unannounced | Role::UnannouncedGraph
+            )
+        };
         if self.nodes.iter().all(other) {
             return Ok(None);
         }
@@ -149,6 +179,7 @@ impl Held {
             None => inner.settings.device_at(0),
         };
         let mut builder = PlanBuilder::new(inner, inner.place(device)?);
+        let meets = self.meets;
         let mut ids: Vec<Option<NodeId>> = vec![None; self.nodes.len()];
         let mut nodes: Vec<Option<Node>> = self.nodes.into_iter().map(Some).collect();
         for at in order {
@@ -168,13 +199,18 @@ impl Held {
                     match role {
                         Role::Record(event) => builder.record(&before, event)?,
                         Role::Wait(event) => builder.wait(&before, event)?,
-                        Role::Other | Role::Unannounced | Role::Kernel(_) => {
-                            builder.other(&before)?
-                        }
+                        Role::Graph(graph) => builder.copy(&before, &graph),
+                        Role::Other
+                        | Role::Unannounced
+                        | Role::UnannouncedGraph
+                        | Role::Kernel(_) => builder.other(&before)?,
                     }
                 }
             };
             ids[at] = Some(made);
+        }
+        if meets {
+            builder.all_are_opaque();
         }
         builder.finish().map(Some)
     }
@@ -204,18 +240,35 @@ impl CapturedLaunch {
             return Ok(());
         }
         let ends = inner.look(&mut held, capture.id, stream)?;
-        let places = ends.iter().filter_map(|end| held.places.get(end).copied());
-        // Others may have met the node already.
-        let new = places.filter(|&place| {
-            place >= before && matches!(held.nodes[place].role, Role::Unannounced)
-        });
-        let new: Vec<usize> = new.collect();
-        let &[new] = new.as_slice() else {
+        let is_new = |role: &Role| matches!(role, Role::Unannounced);
+        let Some(new) = held.newest(&ends, before, is_new) else {
             AtomicCounts::add(&inner.counts.unchecked);
             return Err(Error::NotCaptured(stream.key));
         };
         held.nodes[new].role = Role::Kernel(kernel);
         AtomicCounts::add(&inner.counts.captured);
+        Ok(())
+    }
+}
+
+impl CapturedReplay {
+    /// The graph was given to the stream, or never will be.
+    pub(crate) fn finish(
+        self,
+        inner: &Inner,
+        stream: &Stream,
+        submitted: bool,
+    ) -> Result<(), Error> {
+        if !submitted {
+            return Ok(());
+        }
+        let mut held = self.capture.held();
+        let ends = inner.look(&mut held, self.capture.id, stream)?;
+        let is_new = |role: &Role| matches!(role, Role::UnannouncedGraph);
+        let Some(new) = held.newest(&ends, self.before, is_new) else {
+            return Err(Error::NotCaptured(stream.key));
+        };
+        held.nodes[new].role = Role::Graph(self.plan);
         Ok(())
     }
 }
@@ -228,6 +281,17 @@ impl Inner {
             CaptureStatus::None => Ok(()),
             CaptureStatus::Active(_) | CaptureStatus::Invalid => Err(Error::Captured { key, what }),
         }
+    }
+
+    /// A collective is put into a stream. False if that is not being captured.
+    pub(crate) fn capture_meets(&self, stream: &Stream) -> Result<bool, Error> {
+        let (key, queue) = (stream.key, stream.queue);
+        match self.backend.capture_status(key.device, queue)? {
+            CaptureStatus::None => return Ok(false),
+            CaptureStatus::Invalid => {}
+            CaptureStatus::Active(id) => self.capture(id).held().meets = true,
+        }
+        Ok(true)
     }
 
     /// Looks at the capture of a stream. False if there is none.
@@ -276,6 +340,36 @@ impl Inner {
             kernel,
             before,
         }))
+    }
+
+    /// Begins a replay on a stream that is being captured.
+    pub(crate) fn begin_captured_replay(
+        self: &Arc<Self>,
+        stream: &Stream,
+        status: CaptureStatus,
+        plan: &Arc<Plan>,
+    ) -> Result<CapturedReplay, Error> {
+        let key = stream.key;
+        let refused = |what| Error::Captured { key, what };
+        let CaptureStatus::Active(id) = status else {
+            return Err(refused("a replay"));
+        };
+        let capture = self.capture(id);
+        let mut held = capture.held();
+        self.look(&mut held, id, stream)?;
+        let place = plan.place();
+        plan.can_be_copied_to(self, place)?;
+        let device = self.devices[place].region.device;
+        if *held.device.get_or_insert(device) != device {
+            return Err(refused("a graph of another device"));
+        }
+        let before = held.nodes.len();
+        drop(held);
+        Ok(CapturedReplay {
+            capture,
+            plan: Arc::clone(plan),
+            before,
+        })
     }
 
     /// Remembers what is new in a capture. Returns the nodes that the stream's next one comes after.

@@ -105,6 +105,14 @@ pub enum Error {
     /// The graph was closed or became part of another one.
     #[error("the graph {0} and cannot be used any more")]
     GraphGone(&'static str),
+    /// The graph has kernels of another device than the one that it is to be part of.
+    #[error("the graph has kernels of {of}, and cannot become part of one of {device}")]
+    GraphElsewhere {
+        /// The device of its kernels.
+        of: Device,
+        /// That of the other graph.
+        device: Device,
+    },
     /// The stream is being captured.
     #[error(
         "stream {:#x} of {} is being captured, and {what} cannot become part of a graph", .key.handle,

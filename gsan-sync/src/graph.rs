@@ -13,6 +13,10 @@
 //! - Right after a replay the last rows of each bank are merged into rows that the stream's next launch
 //!   names, and into the baseline.
 //!
+//! A graph may contain copies of other graphs. A copy of a kernel has the same arguments, so it finds the
+//! same descriptor: whoever replays writes the descriptors of the copies first, unless they are as it left
+//! them, and waits for the others' replays before that ([`Home`]).
+//!
 //! When two rows of one bank would have to be named (banks have run out, or launches overtake each
 //! other), the bank becomes *loose*: all its nodes share one row, which can only lose reports.
 
@@ -23,9 +27,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use bytemuck::Zeroable;
 use gsan_core::launch_log::LaunchRecord;
 use gsan_core::layout::{LaunchDescriptor, LaunchState, Overtaken, launch_flags};
-use gsan_vmm::backend::{Device, FenceId};
+use gsan_vmm::backend::{Backend, CaptureStatus, Device, FenceId};
 
 use crate::blocks::{MOST_NUMBERS, MOST_OVERTAKEN};
+use crate::capture::CapturedReplay;
 use crate::error::Error;
 use crate::kernels::Step;
 use crate::launch::{LaunchInfo, release};
@@ -83,6 +88,7 @@ impl Descriptors {
             info: *info,
             chunk,
             index,
+            home: None,
         })
     }
 
@@ -95,12 +101,14 @@ impl Descriptors {
     }
 }
 
+#[derive(Clone)]
 struct Node {
     dependencies: Vec<usize>,
     programmatic: Vec<usize>,
     role: Role,
 }
 
+#[derive(Clone)]
 enum Role {
     Kernel(KernelNode),
     /// Copies, memsets, host functions: they carry order.
@@ -117,6 +125,41 @@ pub(crate) struct KernelNode {
     info: LaunchInfo,
     chunk: Arc<Area>,
     index: usize,
+    /// The graph that it was made for, once that can be replayed.
+    home: Option<Arc<Home>>,
+}
+
+/// The descriptors of one graph, which others that contain copies of its kernels write, too.
+struct Home {
+    backend: Arc<dyn Backend>,
+    /// The graph itself.
+    plan: Weak<Plan>,
+    state: Mutex<HomeState>,
+}
+
+#[derive(Default)]
+struct HomeState {
+    /// For whose replays the descriptors are written, if they are not for the graph's own: the plan's number.
+    written_for: Option<u32>,
+    /// A replay of a graph that contains copies was begun and not finished.
+    begun: bool,
+    /// Behind the newest one.
+    fence: Option<FenceId>,
+}
+
+impl Home {
+    fn state(&self) -> MutexGuard<'_, HomeState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(fence) = state.fence.take() {
+            self.backend.forget(fence);
+        }
+    }
 }
 
 impl KernelNode {
@@ -230,9 +273,32 @@ impl PlanBuilder {
     /// When a dependency is not there.
     pub fn child(&mut self, dependencies: &[NodeId], child: PlanBuilder) -> Result<NodeId, Error> {
         self.check(dependencies)?;
-        let first = self.nodes.len();
         self.kernels += child.kernels;
-        for node in child.nodes {
+        Ok(self.splice(dependencies, child.nodes))
+    }
+
+    /// Adds a copy of a graph that can be replayed. Returns a node that comes after all of it. A kernel of
+    /// which there are several copies is unchecked here: they cannot be told apart.
+    ///
+    /// # Errors
+    /// When a dependency is not there, or the graph was closed or is one of another device.
+    pub fn graph(&mut self, dependencies: &[NodeId], graph: &Arc<Plan>) -> Result<NodeId, Error> {
+        self.check(dependencies)?;
+        graph.can_be_copied_to(&self.inner, self.device)?;
+        Ok(self.copy(dependencies, graph))
+    }
+
+    /// The same of a graph that can be copied, or could when it was captured.
+    pub(crate) fn copy(&mut self, dependencies: &[NodeId], graph: &Plan) -> NodeId {
+        self.kernels += graph.kernels();
+        self.splice(dependencies, graph.nodes.clone())
+    }
+
+    /// Adds nodes, those that come after none of them after `dependencies`. Returns a node that comes
+    /// after all.
+    fn splice(&mut self, dependencies: &[NodeId], nodes: Vec<Node>) -> NodeId {
+        let first = self.nodes.len();
+        for node in nodes {
             let mut before: Vec<usize> = node.dependencies.iter().map(|d| d + first).collect();
             let programmatic: Vec<usize> = node.programmatic.iter().map(|d| d + first).collect();
             if before.is_empty() && programmatic.is_empty() {
@@ -246,7 +312,16 @@ impl PlanBuilder {
         }
         let all: Vec<NodeId> = (first..self.nodes.len()).map(NodeId).collect();
         let ends = if all.is_empty() { dependencies } else { &all };
-        Ok(self.add(ends, &[], Role::Other))
+        self.add(ends, &[], Role::Other)
+    }
+
+    /// Something in the graph orders its kernels in a way that is not known.
+    pub(crate) fn all_are_opaque(&mut self) {
+        for node in &mut self.nodes {
+            if let Role::Kernel(kernel) = &mut node.role {
+                kernel.info.opaque = true;
+            }
+        }
     }
 
     /// How many nodes there are.
@@ -292,7 +367,8 @@ impl PlanBuilder {
     ///
     /// # Errors
     /// When there is no memory.
-    pub fn finish(self) -> Result<Arc<Plan>, Error> {
+    pub fn finish(mut self) -> Result<Arc<Plan>, Error> {
+        let ambiguous = self.leave_ambiguous_kernels_out();
         let device = &self.inner.devices[self.device];
         let mut banks = Vec::new();
         let shape = Shape::new(&self.nodes, || {
@@ -316,30 +392,72 @@ impl PlanBuilder {
                 last: bank.last.iter().map(|&node| layout.rows[&node]).collect(),
             })
             .collect();
-        let node = |node: usize| match &self.nodes[node].role {
-            Role::Kernel(kernel) => Some(kernel.clone()),
-            _ => None,
-        };
-        let plan = Arc::new(Plan {
-            kernels: (0..self.nodes.len()).filter_map(node).collect(),
-            events: self.external(&shape, &layout),
-            waits: self
-                .nodes
+        let mut foreign_homes: Vec<Arc<Home>> = Vec::new();
+        let mut place = |home: Option<Arc<Home>>| {
+            let home = home?;
+            let known = foreign_homes
                 .iter()
-                .filter_map(|node| match node.role {
-                    Role::Wait(event) => Some(event),
-                    _ => None,
-                })
-                .collect(),
-            inner: Arc::clone(&self.inner),
-            device: self.device,
-            banks: lineages,
-            taken_banks: banks,
-            memory: layout.memory,
-            baseline: layout.baseline,
-            foreign: layout.foreign,
-            states: layout.states,
-            state: Mutex::new(PlanState::default()),
+                .position(|known| Arc::ptr_eq(known, &home));
+            Some(known.unwrap_or_else(|| {
+                foreign_homes.push(home);
+                foreign_homes.len() - 1
+            }))
+        };
+        let ambiguous = ambiguous.into_iter().map(|kernel| {
+            let nothing = Box::from([0; DESCRIPTOR as usize / 8].as_slice());
+            (kernel, nothing)
+        });
+        let kernels: Vec<KernelNode> = self
+            .nodes
+            .iter()
+            .filter_map(Node::kernel)
+            .cloned()
+            .collect();
+        let described = kernels.iter().cloned().zip(layout.descriptors);
+        let described = described.chain(ambiguous).map(|(kernel, words)| Described {
+            address: kernel.address(),
+            home: place(kernel.home),
+            words,
+        });
+        let described = described.collect();
+        let plan = Arc::new_cyclic(|plan| {
+            let home = Arc::new(Home {
+                backend: Arc::clone(&self.inner.backend),
+                plan: Weak::clone(plan),
+                state: Mutex::default(),
+            });
+            let mut nodes = self.nodes.clone();
+            for node in &mut nodes {
+                if let Role::Kernel(kernel) = &mut node.role {
+                    kernel.home.get_or_insert_with(|| Arc::clone(&home));
+                }
+            }
+            Plan {
+                number: self.inner.new_lineage(),
+                nodes,
+                home,
+                foreign_homes,
+                described,
+                kernels,
+                events: self.external(&shape, &layout.rows),
+                waits: self
+                    .nodes
+                    .iter()
+                    .filter_map(|node| match node.role {
+                        Role::Wait(event) => Some(event),
+                        _ => None,
+                    })
+                    .collect(),
+                inner: Arc::clone(&self.inner),
+                device: self.device,
+                banks: lineages,
+                taken_banks: banks,
+                memory: layout.memory,
+                baseline: layout.baseline,
+                foreign: layout.foreign,
+                states: layout.states,
+                state: Mutex::new(PlanState::default()),
+            }
         });
         let mut plans = self.inner.plans();
         plans.retain(|plan| plan.strong_count() > 0);
@@ -349,7 +467,7 @@ impl PlanBuilder {
     }
 
     /// The events that are recorded, and the rows that hold what comes before each.
-    fn external(&self, shape: &Shape, layout: &Layout) -> Vec<(u64, Vec<ExternalRow>)> {
+    fn external(&self, shape: &Shape, rows: &BTreeMap<usize, u64>) -> Vec<(u64, Vec<ExternalRow>)> {
         let records = self.nodes.iter().enumerate();
         records
             .filter_map(|(at, node)| match node.role {
@@ -358,7 +476,7 @@ impl PlanBuilder {
                     let rows = tops.flat_map(|(bank, tops)| {
                         let row = move |node| ExternalRow {
                             bank,
-                            row: layout.rows[&node],
+                            row: rows[&node],
                             lineage: self.inner.new_lineage(),
                         };
                         tops.into_iter().map(row)
@@ -389,18 +507,22 @@ impl PlanBuilder {
             .into_iter()
             .map(|(node, row)| (node, row_memory.address + row as u64 * region.own_bytes()))
             .collect();
-        let layout = Layout {
+        let mut layout = Layout {
+            descriptors: Vec::new(),
             baseline: baseline.address,
             foreign: foreign.address,
             states: states.address,
             rows,
             memory: vec![row_memory, baseline, foreign, states, tables, lists],
         };
-        self.describe(shape, &layout)?;
+        layout.descriptors = self.describe(shape, &layout)?;
         Ok(layout)
     }
 
-    fn describe(&self, shape: &Shape, layout: &Layout) -> Result<(), Error> {
+    /// Writes the tables of the kernels, and the descriptors of those that no other graph has. Returns all
+    /// descriptors.
+    fn describe(&self, shape: &Shape, layout: &Layout) -> Result<Vec<Box<[u64]>>, Error> {
+        let mut descriptors = Vec::new();
         let device = &self.inner.devices[self.device];
         let region = &device.region;
         let backend = &self.inner.backend;
@@ -479,10 +601,52 @@ impl PlanBuilder {
                 grid: kernel.info.grid,
                 ..LaunchDescriptor::zeroed()
             };
-            let bytes = bytemuck::bytes_of(&descriptor);
-            backend.write(region.device, kernel.address(), bytes)?;
+            if kernel.home.is_none() {
+                let bytes = bytemuck::bytes_of(&descriptor);
+                backend.write(region.device, kernel.address(), bytes)?;
+            }
+            let words: [u64; DESCRIPTOR as usize / 8] = bytemuck::cast(descriptor);
+            descriptors.push(Box::from(words.as_slice()));
         }
-        Ok(())
+        Ok(descriptors)
+    }
+
+    /// Makes copies of one kernel nodes that are none, and returns each such kernel once.
+    fn leave_ambiguous_kernels_out(&mut self) -> Vec<KernelNode> {
+        let mut copies: BTreeMap<u64, usize> = BTreeMap::new();
+        for kernel in self.nodes.iter().filter_map(Node::kernel) {
+            *copies.entry(kernel.address()).or_default() += 1;
+        }
+        let mut left_out: BTreeMap<u64, KernelNode> = BTreeMap::new();
+        for node in &mut self.nodes {
+            let Some(kernel) = node.kernel() else {
+                continue;
+            };
+            let address = kernel.address();
+            if copies[&address] > 1 {
+                left_out.insert(address, kernel.clone());
+                node.role = Role::Other;
+                self.kernels -= 1;
+                AtomicCounts::add(&self.inner.counts.unchecked);
+            }
+        }
+        if !left_out.is_empty() {
+            let kernels = left_out.len();
+            tracing::warn!(
+                kernels,
+                "a graph has several copies of kernels, which are unchecked"
+            );
+        }
+        left_out.into_values().collect()
+    }
+}
+
+impl Node {
+    fn kernel(&self) -> Option<&KernelNode> {
+        match &self.role {
+            Role::Kernel(kernel) => Some(kernel),
+            _ => None,
+        }
     }
 }
 
@@ -517,6 +681,8 @@ fn ctas(info: &LaunchInfo) -> u32 {
 }
 
 struct Layout {
+    /// The descriptors of all kernels, in the order of nodes.
+    descriptors: Vec<Box<[u64]>>,
     /// Rows, baseline, the foreign row, launch states, tables, lists of launches overtaken.
     memory: Vec<Area>,
     baseline: u64,
@@ -790,6 +956,14 @@ impl Shape {
 pub struct Plan {
     inner: Arc<Inner>,
     device: usize,
+    /// Tells plans apart.
+    number: u32,
+    /// For graphs that contain a copy.
+    nodes: Vec<Node>,
+    home: Arc<Home>,
+    /// Those of graphs that this one contains.
+    foreign_homes: Vec<Arc<Home>>,
+    described: Vec<Described>,
     kernels: Vec<KernelNode>,
     banks: Vec<PlanBank>,
     taken_banks: Vec<u32>,
@@ -803,6 +977,14 @@ pub struct Plan {
     /// Events that a replay waits for.
     waits: Vec<u64>,
     state: Mutex<PlanState>,
+}
+
+/// A descriptor as this graph's replays need it.
+struct Described {
+    address: u64,
+    /// Its place among the foreign homes; `None`: the own one.
+    home: Option<usize>,
+    words: Box<[u64]>,
 }
 
 /// A row of what comes before the record of an event. It has a lineage of its own: who knows it does
@@ -828,6 +1010,8 @@ struct PlanState {
     known: Knowledge,
     begun: bool,
     closed: bool,
+    /// The homes whose descriptors were written for the replay that was begun.
+    rewrote: Vec<Option<usize>>,
     /// Behind the newest replay.
     fence: Option<FenceId>,
 }
@@ -839,6 +1023,8 @@ pub struct Replay {
     stream: Arc<Stream>,
     held: Vec<Arc<Stream>>,
     first_number: u32,
+    /// The stream is being captured, and the graph becomes part of another one.
+    captured: Option<CapturedReplay>,
     finished: bool,
 }
 
@@ -852,15 +1038,35 @@ impl Plan {
     }
 
     /// Begins a replay on a stream: it starts after what the stream was given so far, and after the
-    /// plan's earlier replays.
+    /// plan's earlier replays. If the stream is being captured, a copy of the graph becomes part of the
+    /// capture.
     ///
     /// # Errors
-    /// When the plan is closed, another replay of it was begun and not finished, the stream is not
-    /// known, is being captured or has an unfinished launch of this thread, or the backend fails.
+    /// When the plan is closed, another replay of it or of a graph that shares kernels with it was begun and
+    /// not finished, the stream is not known or has an unfinished launch of this thread, it is being captured
+    /// into a graph of another device, or the backend fails.
     pub fn begin_replay(self: &Arc<Self>, key: StreamKey) -> Result<Replay, Error> {
         let inner = &self.inner;
         let stream = inner.stream(key)?;
-        inner.refuse_captured(&stream, "a replay")?;
+        let replay = |stream, held, first_number, captured| Replay {
+            plan: Arc::clone(self),
+            stream,
+            held,
+            first_number,
+            captured,
+            finished: false,
+        };
+        let status = inner.backend.capture_status(key.device, stream.queue)?;
+        if status != CaptureStatus::None {
+            stream.enter()?.keep();
+            return match inner.begin_captured_replay(&stream, status, self) {
+                Ok(captured) => Ok(replay(stream, Vec::new(), 0, Some(captured))),
+                Err(error) => {
+                    stream.leave(stream.reenter());
+                    Err(error)
+                }
+            };
+        }
         {
             let mut state = self.state();
             if state.closed {
@@ -870,20 +1076,112 @@ impl Plan {
                 return Err(Error::GraphInFlight);
             }
         }
-        let begun = self.start_after(&stream);
+        let begun = self.begin_homes().and_then(|()| {
+            let started = self.start_after(&stream);
+            started.inspect_err(|_| self.end_homes())
+        });
         match begun {
-            Ok((held, first_number)) => Ok(Replay {
-                plan: Arc::clone(self),
-                stream,
-                held,
-                first_number,
-                finished: false,
-            }),
+            Ok((held, first_number)) => Ok(replay(stream, held, first_number, None)),
             Err(error) => {
                 self.state().begun = false;
                 Err(error)
             }
         }
+    }
+
+    /// Whether a copy can be part of a graph on a device.
+    pub(crate) fn can_be_copied_to(&self, inner: &Arc<Inner>, device: usize) -> Result<(), Error> {
+        if !Arc::ptr_eq(&self.inner, inner) {
+            return Err(Error::GraphGone("is one from before a reset"));
+        }
+        if self.state().closed {
+            return Err(Error::GraphGone("was closed"));
+        }
+        if self.device != device {
+            return Err(Error::GraphElsewhere {
+                of: self.device().region.device,
+                device: inner.devices[device].region.device,
+            });
+        }
+        Ok(())
+    }
+
+    /// The device of its kernels.
+    pub(crate) fn place(&self) -> usize {
+        self.device
+    }
+
+    /// The homes of all descriptors, and their places among the foreign ones.
+    fn homes(&self) -> impl Iterator<Item = (Option<usize>, &Arc<Home>)> {
+        let foreign = self.foreign_homes.iter().enumerate();
+        let foreign = foreign.map(|(place, home)| (Some(place), home));
+        std::iter::once((None, &self.home)).chain(foreign)
+    }
+
+    /// Nobody else replays what shares kernels with this graph until [`Self::end_homes`].
+    fn begin_homes(&self) -> Result<(), Error> {
+        for (at, (_, home)) in self.homes().enumerate() {
+            if std::mem::replace(&mut home.state().begun, true) {
+                for (_, begun) in self.homes().take(at) {
+                    begun.state().begun = false;
+                }
+                return Err(Error::GraphInFlight);
+            }
+        }
+        Ok(())
+    }
+
+    fn end_homes(&self) {
+        for (_, home) in self.homes() {
+            home.state().begun = false;
+        }
+    }
+
+    /// Waits, on the stream, for replays of others that use the same descriptors, and writes those that are
+    /// not as this graph needs them. Returns the steps, and the homes that they are about.
+    fn rewrite(&self, stream: &Stream) -> Result<(Vec<Step>, Vec<Option<usize>>), Error> {
+        let backend = &self.inner.backend;
+        let (mut steps, mut written) = (Vec::new(), Vec::new());
+        for (place, home) in self.homes() {
+            let others = place.and_then(|_| home.plan.upgrade());
+            let others = others.and_then(|plan| plan.state().fence);
+            let (fence, written_for) = {
+                let state = home.state();
+                (state.fence, state.written_for)
+            };
+            for fence in others.into_iter().chain(fence) {
+                if !backend.passed(fence)? {
+                    backend.wait_on(stream.key.device, stream.queue, fence)?;
+                }
+            }
+            if written_for == place.map(|_| self.number) {
+                continue;
+            }
+            written.push(place);
+            let mine = self.described.iter().filter(|known| known.home == place);
+            steps.extend(mine.map(|known| Step::Words {
+                address: known.address,
+                words: known.words.clone(),
+            }));
+        }
+        Ok((steps, written))
+    }
+
+    /// The replay was given to its stream, or not. What it has written for others to wait for.
+    fn fence_homes(&self, stream: &Stream, submitted: bool) -> Result<(), Error> {
+        let backend = &self.inner.backend;
+        let rewrote = std::mem::take(&mut self.state().rewrote);
+        for (place, home) in self.homes() {
+            let in_use = submitted && place.is_some() || rewrote.contains(&place);
+            if !in_use {
+                continue;
+            }
+            let fence = backend.fence(stream.key.device, stream.queue)?;
+            if let Some(old) = home.state().fence.replace(fence) {
+                backend.forget(old);
+            }
+        }
+        Ok(())
     }
 
     fn start_after(&self, stream: &Arc<Stream>) -> Result<(Vec<Arc<Stream>>, u32), Error> {
@@ -926,7 +1224,8 @@ impl Plan {
                 .backend
                 .wait_on(stream.key.device, stream.queue, fence)?;
         }
-        let mut steps = all_of_frontier(region, state, self.baseline);
+        let (mut steps, written) = self.rewrite(stream)?;
+        steps.extend(all_of_frontier(region, state, self.baseline));
         let kernels = self.kernels.len() as u32;
         let first = inner.graph_numbers(kernels);
         if kernels > 0 {
@@ -950,6 +1249,14 @@ impl Plan {
             number += words;
         }
         inner.kernels.run(stream.key.device, stream.queue, steps)?;
+        for &place in &written {
+            let (home, mine) = match place {
+                Some(at) => (&self.foreign_homes[at], Some(self.number)),
+                None => (&self.home, None),
+            };
+            home.state().written_for = mine;
+        }
+        self.state().rewrote = written;
         Ok(first)
     }
 
@@ -1105,7 +1412,8 @@ impl Drop for Plan {
 }
 
 impl Replay {
-    /// The number of the first kernel's launch on its device; the others follow.
+    /// The number of the first kernel's launch on its device; the others follow. 0 if the stream is being
+    /// captured.
     pub const fn first_number(&self) -> u32 {
         self.first_number
     }
@@ -1120,6 +1428,11 @@ impl Replay {
         }
         self.finished = true;
         let plan = &self.plan;
+        if let Some(captured) = self.captured.take() {
+            let ended = captured.finish(&plan.inner, &self.stream, submitted);
+            self.stream.leave(self.stream.reenter());
+            return ended;
+        }
         let ended = if submitted {
             for (nth, kernel) in (0..).zip(&plan.kernels) {
                 plan.device().log.enter(&LaunchRecord {
@@ -1137,6 +1450,8 @@ impl Replay {
         } else {
             Ok(())
         };
+        let ended = ended.and(plan.fence_homes(&self.stream, submitted));
+        plan.end_homes();
         plan.state().begun = false;
         self.stream.leave(self.stream.reenter());
         release(&self.held);

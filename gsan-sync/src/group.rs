@@ -58,7 +58,8 @@ pub struct Arrival {
 }
 
 impl Ordering {
-    /// Makes the ranks that share memory with `device` known; its own must be among them.
+    /// Makes the ranks that share memory with `device` known; its own must be among them. A process whose
+    /// devices are in groups of different ranks does not restart: who depends on whom is not known then.
     ///
     /// # Errors
     /// When the device has no rank or is in a group, or the state of one of the ranks is not mapped in
@@ -153,9 +154,16 @@ impl Group {
 
     /// A collective of the group is about to be put into a stream: tells the others what comes before.
     ///
+    /// Of one that is captured nothing can be told when its graph runs. The launches of the capture count as
+    /// opaque then: their races are possible ones. What comes before and after a replay is ordered if this
+    /// is called before it, and [`Self::after_collective`] after it.
+    ///
     /// # Errors
     /// The same as of [`Self::barrier`].
     pub fn before_collective(&self, key: StreamKey) -> Result<(), Error> {
+        if self.inner.capture_meets(&*self.inner.stream(key)?)? {
+            return Ok(());
+        }
         let (_, fence) = self.meet(key, |group, state, meeting| {
             Ok(group.publish(state, meeting))
         })?;
@@ -177,6 +185,9 @@ impl Group {
     pub fn after_collective(&self, key: StreamKey) -> Result<(), Error> {
         let inner = &self.inner;
         let stream = inner.stream(key)?;
+        if inner.capture_meets(&stream)? {
+            return Ok(());
+        }
         let rows = self.state().rows;
         self.give(&stream, |state| {
             let (mut steps, merge) = self.merge(state, rows)?;
@@ -241,7 +252,7 @@ impl Group {
         steps: impl FnOnce(&mut StreamState) -> Result<Vec<Step>, Error>,
     ) -> Result<(), Error> {
         let inner = &self.inner;
-        inner.refuse_captured(stream, "a barrier or what belongs to a collective")?;
+        inner.refuse_captured(stream, "a barrier")?;
         let (mut state, held) = inner.occupy_awake(stream)?;
         inner.awake(self.device());
         let given = inner.join_all(stream, &mut state).and_then(|joined| {

@@ -140,6 +140,10 @@ impl Inner {
         let mut gate = self.together.lock();
         if gate.is_member() && gate.ranks != ranks {
             gate.mixed = true;
+            tracing::warn!(
+                "devices of this process are in groups of different ranks: it cannot restart before it has left \
+                 them, and loses reports once epochs or tokens are used up"
+            );
         }
         gate.own
             .push((region.device, region.meeting_of(region.rank).mark));

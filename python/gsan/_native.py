@@ -269,6 +269,7 @@ _CHECKED: dict[str, list[Any]] = {
     "graph_record": [_HANDLE, _U32, c_size_t, c_uint64, _U32],
     "graph_wait": [_HANDLE, _U32, c_size_t, c_uint64, _U32],
     "graph_child": [_HANDLE, _U32, c_size_t, _HANDLE, _U32],
+    "graph_copy": [_HANDLE, _U32, c_size_t, _HANDLE, _U32],
     "graph_finish": [_HANDLE, _HANDLES],
     "group_open": [c_int, _U32, c_size_t, _HANDLES],
     "group_barrier": [_HANDLE, _STREAM, c_uint32],

@@ -72,12 +72,19 @@ class Distributed:
         monkeypatch.setattr(self.plugin, "_groups", {})
         monkeypatch.setattr(self.plugin.events, "when_device_waited", [])
         monkeypatch.setattr(self.plugin.driver, "wait_for_stream", self.wait)
+        monkeypatch.setattr(self.plugin.graphs, "library", lambda: self)
+        monkeypatch.setattr(self.plugin.graphs, "_collectives", {})
+        self.capture = 0
         self.plugin.plug_in(self.module)
         self.opened = 0
 
     def wait(self, stream: int) -> bool:
         self.told.append(("wait", stream))
         return True
+
+    def capture_id(self, device: int, stream: int, capture: Any) -> None:
+        assert (device, stream) == (1, 21)
+        capture._obj.value = self.capture
 
     def group_open(self, device: int, ranks: Any, count: int, handle: Any) -> None:
         self.opened += 1
@@ -107,6 +114,15 @@ BEFORE, AFTER = ("group_before_collective", 100, 21), ("group_after_collective",
 def test_a_collective_of_the_device_orders_streams(torch: Distributed) -> None:
     torch.module.all_reduce(Tensor())
     assert torch.say() == [BEFORE, "all_reduce", AFTER]
+
+
+def test_a_captured_collective_is_noted_for_the_replays(torch: Distributed) -> None:
+    torch.module.all_reduce(Tensor())
+    assert torch.plugin.graphs._collectives == {}
+    torch.capture = 7
+    for _ in range(2):
+        torch.module.all_reduce(Tensor())
+    assert torch.plugin.graphs._collectives == {7: [100]}
 
 
 @pytest.mark.parametrize("arguments", [("barrier",), ("all_reduce", Tensor(is_cuda=False))])

@@ -147,7 +147,8 @@ pub extern "C" fn gsan_capture_abandoned(device: c_int, capture_id: u64) -> gsan
 }
 
 /// Begins a replay of a graph. From here to gsan_replay_end() the stream is this thread's; in between the
-/// program launches the graph.
+/// program launches the graph. While the stream is captured, a copy of the graph becomes part of the new one;
+/// see gsan_graph_copy().
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gsan_replay_begin(
     graph: *mut gsan_graph,
@@ -288,7 +289,7 @@ pub unsafe extern "C" fn gsan_graph_wait(
     })
 }
 
-/// Adds another graph as a node. The child's handle is gone, unless it or the builder's is none.
+/// Adds another graph that is built by hand as a node. The child's handle is gone, unless it or the builder's is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gsan_graph_child(
     builder: *mut gsan_graph_builder,
@@ -308,6 +309,27 @@ pub unsafe extern "C" fn gsan_graph_child(
         let added = building.with(|builder| Ok(builder.child(&dependencies, child)?))?;
         node.set(number_of(added)?);
         Ok(())
+    })
+}
+
+/// Adds a copy of a graph that can be replayed already, as cuGraphAddChildGraphNode() does with one that was
+/// captured. The graph stays as it is. If a kernel is in the new graph more than once, it is unchecked
+/// there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gsan_graph_copy(
+    builder: *mut gsan_graph_builder,
+    dependencies: *const u32,
+    count: usize,
+    graph: *mut gsan_graph,
+    node: *mut u32,
+) -> gsan_status {
+    status(|| {
+        // SAFETY: C says that they point to what they should.
+        let (dependencies, node) = unsafe { in_graph(dependencies, count, node)? };
+        let graph = handles::get::<Graph>(graph)?;
+        add(builder, &node, |builder| {
+            builder.graph(&dependencies, &graph)
+        })
     })
 }
 

@@ -56,6 +56,10 @@ pub extern "C" fn gsan_group_barrier(
 }
 
 /// A collective of the group's ranks is about to be put into the stream.
+///
+/// If the stream is captured, races of the graph's kernels are possible ones from now on: what the collective
+/// orders inside of the graph is not known. Call this before each replay and gsan_group_after_collective()
+/// after it, so that what comes before and after the replay is ordered.
 #[unsafe(no_mangle)]
 pub extern "C" fn gsan_group_before_collective(
     group: *mut gsan_group,

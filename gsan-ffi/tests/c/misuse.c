@@ -145,7 +145,7 @@ static void stale_and_foreign_handles(void) {
     gsan_launch_info info = {0};
     gsan_launch *launch = NULL;
     gsan_graph_builder *builder = NULL, *child = NULL;
-    gsan_graph *graph = NULL;
+    gsan_graph *graph = NULL, *whole = NULL;
     gsan_replay *replay = NULL;
     uint64_t table = 0, index = 0;
     uint32_t node = 0, missing = 7;
@@ -210,9 +210,23 @@ static void stale_and_foreign_handles(void) {
     REFUSED(GSAN_LIVE, gsan_graph_close(graph), "in flight");
     OK(gsan_replay_end(replay, 0));
     INVALID(gsan_replay_end(replay, 0), "ended already");
+
+    OK(gsan_graph_begin(0, &builder));
+    INVALID(gsan_graph_copy(builder, NULL, 0, NULL, &node), "the handle is null");
+    INVALID(gsan_graph_copy(builder, &missing, 1, graph, &node), "node");
+    INVALID(gsan_graph_copy(builder, NULL, 0, (gsan_graph *)builder, &node), "is a graph builder, not a graph");
+    OK(gsan_graph_copy(builder, NULL, 0, graph, &node));
+    OK(gsan_graph_finish(builder, &whole));
+    OK(gsan_replay_begin(whole, 0, NULL, &replay));
+    REFUSED(GSAN_LIVE, gsan_replay_begin(graph, 0, NULL, &replay), "in flight");
+    OK(gsan_replay_end(replay, 0));
+
     OK(gsan_graph_close(graph));
     INVALID(gsan_graph_close(graph), "ended already");
     INVALID(gsan_replay_begin(graph, 0, NULL, &replay), "ended already");
+    OK(gsan_replay_begin(whole, 0, NULL, &replay));
+    OK(gsan_replay_end(replay, 0));
+    OK(gsan_graph_close(whole));
 }
 
 static void memory(void) {

@@ -118,6 +118,15 @@ impl GraphBuilder {
         Ok(self.builder.child(dependencies, child.builder)?)
     }
 
+    /// Adds a copy of a graph that can be replayed. Returns a node that comes after all of it.
+    ///
+    /// # Errors
+    /// When a dependency is not there, or the graph was closed, is one of another device or of an earlier
+    /// session.
+    pub fn graph(&mut self, dependencies: &[NodeId], graph: &Graph) -> Result<NodeId> {
+        Ok(self.builder.graph(dependencies, &graph.plan)?)
+    }
+
     /// Chooses what each kernel starts with. The graph can be replayed then.
     ///
     /// # Errors

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gsan_core::ids::DeviceRank;
+use gsan_core::layout::race_codes;
 use gsan_sync::{CaptureId, Edge, Error, Idle, LaunchInfo, NodeArguments, Plan, Settings};
 use gsan_sync::{StreamKey, StreamKind};
 use gsan_vmm::backend::{Device, NodeKind};
@@ -51,6 +52,14 @@ impl Capture<'_> {
 
     pub(crate) fn launch(&self, stream: u64) -> NodeArguments {
         self.launch_as(stream, &INFO)
+    }
+
+    /// Launches a graph: a copy of it becomes part of the capture.
+    pub(crate) fn replay(&self, stream: u64, graph: &Graph) -> Vec<NodeArguments> {
+        let mut replay = graph.plan.begin_replay(key(stream)).unwrap();
+        self.other(stream, NodeKind::Graph);
+        replay.finish(true).unwrap();
+        graph.kernels.clone()
     }
 
     fn launch_as(&self, stream: u64, info: &LaunchInfo) -> NodeArguments {
@@ -290,6 +299,176 @@ fn external_events_are_recorded_and_waited_for_at_each_replay() {
     }
 }
 
+/// Two kernels, one after the other.
+fn pair(gpu: &Gpu) -> Graph {
+    let capture = Capture::begin(gpu, 1);
+    let kernels = vec![capture.launch(1), capture.launch(1)];
+    let plan = capture.end().unwrap();
+    Graph { plan, kernels }
+}
+
+/// A kernel, a kernel beside all that follows, a graph, and a kernel after the graph.
+fn around(gpu: &Gpu, inner: &Graph) -> Graph {
+    let capture = Capture::begin(gpu, 1);
+    let mut kernels = vec![capture.launch(1)];
+    capture.edge(1, 2);
+    kernels.push(capture.launch(2));
+    kernels.extend(capture.replay(1, inner));
+    kernels.push(capture.launch(1));
+    capture.edge(2, 1);
+    let plan = capture.end().unwrap();
+    Graph { plan, kernels }
+}
+
+#[test]
+fn graphs_that_are_launched_during_a_capture_become_part_of_it() {
+    let gpu = Gpu::new();
+    let (a, b) = (gpu.open(1), gpu.open(3));
+    let inner = pair(&gpu);
+    let outer = around(&gpu, &inner);
+    assert_eq!((inner.plan.kernels(), outer.plan.kernels()), (2, 5));
+    let clean: [&[Do]; 5] = [
+        &[Write(0), Read(9)],
+        &[Read(0)],
+        &[Read(0), Write(1)],
+        &[Read(1), Write(2)],
+        &[Read(2), Write(0), Write(9)],
+    ];
+    let beside: [&[Do]; 5] = [&[], &[Write(3), Write(4)], &[Read(3)], &[], &[Read(4)]];
+    for _ in 0..3 {
+        gpu.launch(a, &[Write(0)]);
+        outer.replay(&gpu, a, &clean, &[0, 1, 2, 3, 4]);
+        let races = granules(&gpu);
+        assert_eq!(
+            races,
+            [0],
+            "nothing orders the second kernel and the last one"
+        );
+        outer.replay(&gpu, a, &beside, &[0, 1, 2, 3, 4]);
+        assert_eq!(granules(&gpu), [3, 4]);
+        // By itself it starts after its own replays and its stream.
+        inner.replay(&gpu, a, &[&[Read(9)], &[]], &[0, 1]);
+        gpu.launch(a, &[Write(9)]);
+        assert!(granules(&gpu).is_empty());
+        inner.replay(&gpu, b, &[&[Write(20)], &[Read(20), Read(9)]], &[0, 1]);
+        assert_eq!(granules(&gpu), [9]);
+        gpu.ordering.synchronize_device(GPU).unwrap();
+    }
+    inner.plan.close().unwrap();
+    drop(inner);
+    gpu.launch(a, &[Write(0)]);
+    outer.replay(&gpu, a, &clean, &[0, 1, 2, 3, 4]);
+    assert_eq!(granules(&gpu), [0], "a copy outlives its graph");
+}
+
+#[test]
+fn a_replay_that_failed_leaves_the_descriptors_of_copies_right() {
+    let gpu = Gpu::new();
+    let a = gpu.open(1);
+    let inner = pair(&gpu);
+    let outer = around(&gpu, &inner);
+    let mut begun = outer.plan.begin_replay(a).unwrap();
+    let b = gpu.open(3);
+    assert_eq!(inner.plan.begin_replay(b).err(), Some(Error::GraphInFlight));
+    begun.finish(false).unwrap();
+    let what: [&[Do]; 2] = [&[Write(0)], &[Read(0)]];
+    inner.replay(&gpu, b, &what, &[0, 1]);
+    assert!(granules(&gpu).is_empty());
+    let mut begun = inner.plan.begin_replay(b).unwrap();
+    assert_eq!(outer.plan.begin_replay(a).err(), Some(Error::GraphInFlight));
+    begun.finish(false).unwrap();
+    let all: [&[Do]; 5] = [&[], &[], &[Write(1)], &[Read(1), Read(0)], &[Read(1)]];
+    outer.replay(&gpu, a, &all, &[0, 1, 2, 3, 4]);
+    assert_eq!(granules(&gpu), [0]);
+}
+
+#[test]
+fn graphs_are_parts_of_parts() {
+    let gpu = Gpu::new();
+    let a = gpu.open(1);
+    let inner = pair(&gpu);
+    let middle = around(&gpu, &inner);
+    let capture = Capture::begin(&gpu, 1);
+    let mut kernels = vec![capture.launch(1)];
+    kernels.extend(capture.replay(1, &middle));
+    kernels.push(capture.launch(1));
+    let plan = capture.end().unwrap();
+    let outer = Graph { plan, kernels };
+    assert_eq!(outer.plan.kernels(), 7);
+    let what: [&[Do]; 7] = [
+        &[Write(0)],
+        &[Read(0), Write(1)],
+        &[Write(5)],
+        &[Read(1), Write(2)],
+        &[Read(2), Write(3)],
+        &[Read(3), Write(4), Read(5)],
+        &[Read(4), Write(0), Write(5)],
+    ];
+    for _ in 0..2 {
+        outer.replay(&gpu, a, &what, &[0, 1, 2, 3, 4, 5, 6]);
+        assert_eq!(granules(&gpu), [5]);
+        let part: [&[Do]; 5] = [&[Write(1)], &[], &[Read(1)], &[Write(2)], &[Read(2)]];
+        middle.replay(&gpu, a, &part, &[0, 1, 2, 3, 4]);
+        inner.replay(&gpu, a, &[&[Write(2)], &[Read(2)]], &[0, 1]);
+        assert!(granules(&gpu).is_empty());
+    }
+}
+
+#[test]
+fn kernels_of_which_there_are_two_copies_are_unchecked_and_keep_the_order() {
+    let gpu = Gpu::new();
+    let a = gpu.open(1);
+    let inner = pair(&gpu);
+    let capture = Capture::begin(&gpu, 1);
+    let mut kernels = vec![capture.launch(1)];
+    kernels.extend(capture.replay(1, &inner));
+    capture.replay(1, &inner);
+    kernels.push(capture.launch(1));
+    let outer = Graph {
+        plan: capture.end().unwrap(),
+        kernels,
+    };
+    assert_eq!(outer.plan.kernels(), 2);
+    assert_eq!(gpu.ordering.counts().unchecked, 4);
+    let what: [&[Do]; 4] = [&[Write(0)], &[Write(7)], &[Write(7)], &[Read(0)]];
+    outer.replay(&gpu, a, &what, &[0, 1, 2, 3]);
+    assert!(granules(&gpu).is_empty());
+    // By itself it is checked as before.
+    let b = gpu.open(3);
+    inner.replay(&gpu, b, &[&[Write(1)], &[Read(1), Read(0)]], &[0, 1]);
+    assert_eq!(granules(&gpu), [0]);
+}
+
+#[test]
+fn a_graph_by_hand_contains_copies_of_captured_ones() {
+    let gpu = Gpu::new();
+    let a = gpu.open(1);
+    let inner = pair(&gpu);
+    let mut builder = gpu.ordering.begin_plan(GPU).unwrap();
+    let (first, before) = builder.kernel(&[], &[], &INFO).unwrap();
+    let copy = builder.graph(&[first], &inner.plan).unwrap();
+    let (_, after) = builder.kernel(&[copy], &[], &INFO).unwrap();
+    let outer = Graph {
+        plan: builder.finish().unwrap(),
+        kernels: vec![before, inner.kernels[0], inner.kernels[1], after],
+    };
+    let what: [&[Do]; 4] = [
+        &[Write(0)],
+        &[Read(0), Write(1)],
+        &[Read(1), Write(2)],
+        &[Read(2)],
+    ];
+    for _ in 0..2 {
+        outer.replay(&gpu, a, &what, &[0, 1, 2, 3]);
+        inner.replay(&gpu, a, &[&[Write(1)], &[Read(1)]], &[0, 1]);
+        assert!(granules(&gpu).is_empty());
+    }
+    inner.plan.close().unwrap();
+    let mut builder = gpu.ordering.begin_plan(GPU).unwrap();
+    let closed = builder.graph(&[], &inner.plan).unwrap_err();
+    assert_eq!(closed, Error::GraphGone("was closed"));
+}
+
 #[test]
 fn dependent_launches_that_are_captured_know_what_they_waited_for() {
     for waits in [false, true] {
@@ -373,20 +552,53 @@ fn what_cannot_become_part_of_a_graph_is_refused() {
     let capture = Capture::begin(&gpu, 1);
     let refused = |what| Error::Captured { key: stream, what };
     let barrier = group.barrier(stream, Duration::from_secs(1)).err();
-    let meeting = refused("a barrier or what belongs to a collective");
-    assert_eq!(barrier.as_ref(), Some(&meeting));
+    assert_eq!(barrier.as_ref(), Some(&refused("a barrier")));
     assert_eq!(
-        meeting.to_string(),
-        "stream 0x1 of device 0 is being captured, and a barrier or what belongs to a collective \
-         cannot become part of a graph"
+        barrier.unwrap().to_string(),
+        "stream 0x1 of device 0 is being captured, and a barrier cannot become part of a graph"
     );
-    assert_eq!(group.before_collective(stream), Err(meeting.clone()));
-    assert_eq!(group.after_collective(stream), Err(meeting));
     drop(group);
-    assert_eq!(plan.begin_replay(stream).err(), Some(refused("a replay")));
+    plan.close().unwrap();
+    let closed = plan.begin_replay(stream).err();
+    assert_eq!(closed, Some(Error::GraphGone("was closed")));
     assert_eq!(gpu.ordering.restart(), Ok(Idle::NotYet));
     capture.end();
     assert_eq!(gpu.ordering.restart(), Ok(Idle::Restarted));
+}
+
+#[test]
+fn races_of_a_graph_with_a_collective_are_possible_ones() {
+    for meets in [true, false] {
+        let gpu = Gpu::new();
+        let (a, b) = (gpu.open(1), gpu.open(2));
+        let group = gpu.ordering.group(GPU, &[DeviceRank(0)]).unwrap();
+        let capture = Capture::begin(&gpu, 1);
+        let mut kernels = vec![capture.launch(1)];
+        if meets {
+            group.before_collective(a).unwrap();
+            capture.other(1, NodeKind::Kernel);
+            group.after_collective(a).unwrap();
+        }
+        kernels.push(capture.launch(1));
+        let plan = capture.end().unwrap();
+        let graph = Graph { plan, kernels };
+        gpu.launch(b, &[Write(0)]);
+        graph.replay(&gpu, a, &[&[Write(1)], &[Read(1), Read(0)]], &[0, 1]);
+        gpu.launch(b, &[Read(1)]);
+        let told = gpu.told();
+        let earlier = gpu.ordering.launch_record(GPU, told[1].earlier.launch);
+        assert_eq!(earlier.unwrap().unwrap().opaque, meets);
+        let possible = told
+            .iter()
+            .map(|race| u32::from(race.flags) & race_codes::POSSIBLE != 0);
+        // Who reports them looks at both launches.
+        assert_eq!(possible.collect::<Vec<_>>(), [meets, false]);
+        // Around a replay the group is told as around a collective.
+        group.before_collective(a).unwrap();
+        graph.replay(&gpu, a, &[&[], &[]], &[0, 1]);
+        group.after_collective(a).unwrap();
+        gpu.launch(a, &[Write(1)]);
+    }
 }
 
 #[test]

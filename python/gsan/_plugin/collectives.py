@@ -18,7 +18,7 @@ from typing import Any
 
 from .._errors import Error
 from .._native import library
-from . import driver, events
+from . import driver, events, graphs
 
 #: Functions of `torch.distributed` after which ranks have come to this point. Those with a root
 #: order less than all ranks' work; the rest counts as ordered. Functions for objects call these.
@@ -111,6 +111,7 @@ class _Meeting:
     def begin(self) -> None:
         stream = _stream(self._torch)
         for handle in self._handles:
+            graphs.note_collective(handle, self._torch._C._cuda_getDevice(), stream)
             library().group_before_collective(handle, stream)
         if self._on_host:
             driver.wait_for_stream(stream)

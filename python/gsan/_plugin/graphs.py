@@ -18,11 +18,14 @@ class _Graph:
         self.capture: tuple[int, int] | None = None
         self.plan: int | None = None
         self.pool: Any = None
+        #: `gsan_group` of each group that has a collective in the graph.
+        self.groups: list[int] = []
 
     def end_capture(self) -> None:
         if self.capture is None:
             return
         (device, capture), self.capture = self.capture, None
+        self.groups = _collectives.pop(capture, [])
         plan = c_void_p()
         if library().try_capture_ended(device, capture, byref(plan)) == 0:
             self.plan = plan.value
@@ -34,6 +37,20 @@ class _Graph:
         pool, self.pool = self.pool, None
         if pool is not None:
             pools.capture_over(pool)
+
+
+#: The groups whose collectives a capture has so far, by its id.
+_collectives: dict[int, list[int]] = {}
+
+
+def note_collective(group: int, device: int, stream: int) -> None:
+    """A collective of a `gsan_group` is put into a stream, which may be being captured."""
+    capture = c_uint64()
+    library().capture_id(device, stream, byref(capture))
+    if capture.value:
+        groups = _collectives.setdefault(capture.value, [])
+        if group not in groups:
+            groups.append(group)
 
 
 def _of(graph: Any) -> _Graph:
@@ -77,11 +94,15 @@ def plug_in(torch: Any) -> None:
 
     @functools.wraps(replay)
     def replayed(self: Any) -> None:
-        plan = _of(self).plan
+        known = _of(self)
+        plan = known.plan
         if plan is None:
             replay(self)
             return
         device, stream = _current_stream(torch)
+        for group in known.groups:
+            note_collective(group, device, stream)
+            library().group_before_collective(group, stream)
         handle = c_void_p()
         library().replay_begin(plan, device, stream, byref(handle))
         submitted = 0
@@ -90,6 +111,8 @@ def plug_in(torch: Any) -> None:
             submitted = 1
         finally:
             library().replay_end(handle, submitted)
+        for group in known.groups:
+            library().group_after_collective(group, stream)
 
     @functools.wraps(reset)
     def forget(self: Any) -> None:
