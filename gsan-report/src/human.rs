@@ -78,8 +78,12 @@ pub fn rest(report: &Report, look: &Look) -> String {
     for loss in &report.losses {
         let mut drawing = Drawing::new(look);
         drawing.note("help", loss.loss.cure());
-        let title = format!("coverage lost: {}", loss.loss.meaning(loss.times));
-        text.push_str(&drawing.render(Level::WARNING, Some(loss.loss.0.name()), &title));
+        let meaning = loss.loss.meaning(loss.times);
+        let (level, title) = match loss.loss.is_usual() {
+            true => (Level::NOTE, meaning),
+            false => (Level::WARNING, format!("coverage lost: {meaning}")),
+        };
+        text.push_str(&drawing.render(level, Some(loss.loss.0.name()), &title));
     }
     text.push_str(&suppressions(&report.suppressions, look));
     text.push_str(&unchecked(&report.unchecked, look));
@@ -267,11 +271,15 @@ fn unchecked(inputs: &[Unchecked], look: &Look) -> String {
 fn summary(report: &Report, look: &Look) -> String {
     let summary = &report.summary;
     let mut drawing = Drawing::new(look);
-    let mut checked = format!(
-        "{} in {}",
-        words::count_of(summary.accesses, "access", "accesses"),
-        words::count_of(summary.launches, "launch", "launches")
-    );
+    let launches = words::count_of(summary.launches, "launch", "launches");
+    let mut checked = match summary.accesses {
+        // Processes count from time to time, and one may have crashed before it did.
+        0 if has_findings(report) => format!("accesses that were not counted in {launches}"),
+        accesses => format!(
+            "{} in {launches}",
+            words::count_of(accesses, "access", "accesses")
+        ),
+    };
     if summary.schedules > 0 {
         checked.push_str(&format!(
             " of {}",
@@ -303,6 +311,10 @@ fn summary(report: &Report, look: &Look) -> String {
         drawing.note("seed", words::some_of(&summary.seeds));
     }
     drawing.render(Level::INFO.with_name("gsan"), None, &verdict(report))
+}
+
+fn has_findings(report: &Report) -> bool {
+    report.has_findings(true)
 }
 
 /// What a report comes to, in a few words: `2 races, 1 fault`.

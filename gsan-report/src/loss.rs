@@ -117,6 +117,15 @@ impl LossName {
         }
     }
 
+    /// Whether it happens in programs that do nothing unusual, and no setting that is not the default avoids
+    /// it: it is told as a note.
+    pub const fn is_usual(self) -> bool {
+        matches!(
+            self.0,
+            Loss::ReadNotSampled | Loss::WriteEvicted | Loss::FailedRelease | Loss::BarrierMismatch
+        )
+    }
+
     /// What to change so that it does not happen again.
     pub const fn cure(self) -> &'static str {
         match self.0 {
@@ -153,11 +162,11 @@ impl LossName {
                  \"halt\"`"
             }
             Loss::ReadNotSampled => {
-                "set `shadow.records = 4` if it is 2; run again with another `sampling.seed` to keep other \
-                 reads"
+                "races with them may be missed; run again with another `sampling.seed` to keep other reads"
             }
             Loss::WriteEvicted => {
-                "set `shadow.records = 4` if it is 2; more is not kept of 8 bytes of memory"
+                "nothing to change unless `shadow.records` is 2; what came before the newest accesses to 8 bytes \
+                 may race unseen"
             }
             Loss::FailedRelease => {
                 "nothing to change; races hidden by it show when the compare-and-swap succeeds"

@@ -141,13 +141,14 @@ impl Log<'_> {
         let unchecked = report.unchecked.iter().map(|input| self.unchecked(input));
         let losses = report.losses.iter().map(|loss| {
             let meaning = loss.loss.meaning(loss.times);
-            let text = format!(
-                "Coverage lost: {meaning}. {}.",
-                capitalized(loss.loss.cure())
-            );
+            let (level, what) = match loss.loss.is_usual() {
+                true => ("note", capitalized(&meaning)),
+                false => ("warning", format!("Coverage lost: {meaning}")),
+            };
+            let text = format!("{what}. {}.", capitalized(loss.loss.cure()));
             json!({
                 "descriptor": { "id": loss.loss.0.name() },
-                "level": "warning",
+                "level": level,
                 "message": { "text": text },
             })
         });
