@@ -74,7 +74,7 @@ impl Session {
     ///
     /// # Errors
     /// When devices are GPUs, the stream is not there, a launch of this thread on it is unfinished, or
-    /// the grid has more than 2^32 - 1 CTAs.
+    /// grid or block are none that a GPU takes. An empty grid does nothing.
     pub fn launch_on_host(
         &self,
         device: Device,
@@ -83,14 +83,7 @@ impl Session {
         body: impl Fn(&HostCta<'_>, [u32; 3]) + Send + Sync + 'static,
     ) -> Result<()> {
         let host = self.as_host()?;
-        let [x, y, z] = launch.grid.map(u128::from);
-        let ctas = x * y * z;
-        if ctas > u128::from(u32::MAX) {
-            return Err(Error::Argument(format!(
-                "a grid of {ctas} CTAs: a launch has at most {}",
-                u32::MAX
-            )));
-        }
+        let ctas = ctas_of(launch)?;
         let mut begun = self.begin_launch(device, stream, launch)?;
         if ctas > 0 {
             let arguments = NodeArguments {
@@ -118,6 +111,7 @@ impl Session {
         arguments: NodeArguments,
         body: impl Fn(&HostCta<'_>, [u32; 3]) + Send + Sync + 'static,
     ) -> Result<()> {
+        ctas_of(launch)?;
         self.known(device, stream)?;
         self.give(device, stream, launch, arguments, Box::new(body))?;
         self.as_host()?.runner.ring();
@@ -150,4 +144,42 @@ impl Session {
         };
         Ok(host.backend.enqueue(device, queue, move || kernel.run())?)
     }
+}
+
+/// How many CTAs a launch has, if a GPU could launch it.
+fn ctas_of(launch: &KernelLaunch<'_>) -> Result<u32> {
+    const GRID: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
+    const BLOCK: [u32; 3] = [1024, 1024, 64];
+    let shape = |[x, y, z]: [u32; 3]| format!("{x} x {y} x {z}");
+    let ([x, y, z], block) = (launch.grid.map(u128::from), launch.block);
+    let threads: u64 = block
+        .map(u64::from)
+        .iter()
+        .fold(1, |all, of| all.saturating_mul(*of));
+    let too_many = block
+        .iter()
+        .zip(BLOCK)
+        .any(|(&threads, most)| threads > most);
+    if too_many || !(1..=1024).contains(&threads) {
+        return Err(Error::Argument(format!(
+            "a block of {} threads: a CTA has 1 to 1024, at most {} in x, y, z",
+            shape(block),
+            shape(BLOCK)
+        )));
+    }
+    let ctas = x * y * z;
+    let too_long = launch
+        .grid
+        .iter()
+        .zip(GRID)
+        .any(|(&ctas, most)| ctas > most);
+    if too_long || ctas > u128::from(u32::MAX) {
+        return Err(Error::Argument(format!(
+            "a grid of {} CTAs: at most {} in x, y, z are launched, and {} in all",
+            shape(launch.grid),
+            shape(GRID),
+            u32::MAX
+        )));
+    }
+    Ok(ctas as u32)
 }

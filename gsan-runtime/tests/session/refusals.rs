@@ -212,12 +212,36 @@ fn launches_out_of_order() {
 fn grids_that_are_none() {
     let session = session();
     let (tell, hear) = mpsc::channel();
-    let huge = KernelLaunch {
-        grid: [u32::MAX, 2, 1],
-        ..launch("huge", 1)
-    };
-    let launched = session.launch_on_host(GPU, 0, &huge, |_, _| {});
-    refused(launched, Kind::InvalidArgument, "CTAs");
+    for grid in [
+        [u32::MAX, 2, 1],
+        [1 << 31, 1, 1],
+        [1, 65_536, 1],
+        [1, 1, 65_536],
+        [65_536, 65_535, 2],
+        [u32::MAX; 3],
+    ] {
+        let huge = KernelLaunch {
+            grid,
+            ..launch("huge", 1)
+        };
+        let launched = session.launch_on_host(GPU, 0, &huge, |_, _| {});
+        refused(launched, Kind::InvalidArgument, "CTAs");
+    }
+    for block in [
+        [0, 0, 0],
+        [32, 0, 1],
+        [1025, 1, 1],
+        [1024, 2, 1],
+        [1, 1, 65],
+        [u32::MAX; 3],
+    ] {
+        let odd = KernelLaunch {
+            block,
+            ..launch("odd", 1)
+        };
+        let launched = session.launch_on_host(GPU, 0, &odd, |_, _| {});
+        refused(launched, Kind::InvalidArgument, "a CTA has 1 to 1024");
+    }
     let empty = KernelLaunch {
         grid: [5, 0, 1],
         ..launch("empty", 1)
