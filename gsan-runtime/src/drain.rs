@@ -233,6 +233,8 @@ impl Shared {
         if !is_new {
             return (drained, Vec::new());
         }
+        // The process may crash because of it.
+        self.refresh();
         let mut builder = self.findings.builder();
         let news = core.follower.follow(&mut builder, &mut Nobody);
         drop((builder, core));

@@ -1,7 +1,7 @@
 //! The process's one session: configured, started at its first use, reset, finished, and left alone by
 //! forked children.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use gsan_sync::ranks::Claims;
 use crate::error::{Error, Result};
 use crate::findings::{Callback, Findings};
 use crate::session::{Meeting, Session, open_claims};
-use crate::{lowest, written};
+use crate::{lowest, run_directory, written};
 
 /// What the process has.
 struct Process {
@@ -40,8 +40,15 @@ struct Running {
 #[derive(Clone)]
 struct Reporting {
     config: keys::Report,
-    /// Somebody else does.
-    is_in_run: bool,
+    /// Where a run reads it.
+    run: Option<PathBuf>,
+}
+
+impl Reporting {
+    /// Whether somebody else reports what this process finds. A run may have been killed.
+    fn is_in_run(&self) -> bool {
+        self.run.as_deref().is_some_and(run_directory::is_read)
+    }
 }
 
 static PROCESS: RwLock<Process> = RwLock::new(Process {
@@ -232,7 +239,7 @@ impl Session {
         lowest::watch_exit();
         process.reporting = Some(Reporting {
             config: session.config().report.clone(),
-            is_in_run: session.is_in_run(),
+            run: session.run_directory(),
         });
         process.running = Some(Running {
             session: Arc::clone(&session),
@@ -351,7 +358,7 @@ pub fn finish() -> Result<()> {
         session.finish()?;
     }
     match reporting() {
-        Some(to) if !to.is_in_run => written::write_files(&report_so_far()?, &to.config),
+        Some(to) if !to.is_in_run() => written::write_files(&report_so_far()?, &to.config),
         _ => Ok(()),
     }
 }
@@ -381,12 +388,13 @@ fn report_at_exit() -> Result<()> {
         Some(session) => session.report_at_exit(),
         None => report_so_far()?,
     };
-    let Some(Reporting { config, is_in_run }) = reporting() else {
+    let Some(reporting) = reporting() else {
         return Ok(());
     };
-    if is_in_run {
+    if reporting.is_in_run() {
         return Ok(());
     }
+    let config = reporting.config;
     written::write_files(&report, &config)?;
     let human = config.formats.contains(&Format::Human);
     if human && !ASKED.load(Relaxed) && report.has_findings(true) {

@@ -103,23 +103,51 @@ impl Drop for RunDirectory {
 }
 
 /// The directory of the run that this process belongs to, as its environment says. If it is not there, as
-/// in a container with a `/dev/shm` of its own, that is said once: nobody else will.
+/// in a container with a `/dev/shm` of its own, or nobody reads it, that is said once: nobody else will.
 pub fn of_process() -> Option<PathBuf> {
     static SAID: Once = Once::new();
     let named = std::env::var_os(VARIABLE).filter(|named| !named.is_empty())?;
     let path = PathBuf::from(named);
-    if path.is_absolute() && path.is_dir() {
+    let why = if !(path.is_absolute() && path.is_dir()) {
+        ", which is no directory here: the `gsan run` that set it does not see"
+    } else if !path.join(LOCK).exists() {
+        ", which no `gsan run` has made (nothing else should set it): nobody but the process itself reports"
+    } else if !is_read(&path) {
+        ", whose `gsan run` has ended: nobody but the process itself reports"
+    } else {
         return Some(path);
-    }
+    };
     SAID.call_once(|| {
+        let pid = std::process::id();
         eprintln!(
-            "gsan: {VARIABLE} names {}, which is no directory here: the `gsan run` that set it does not \
-             see process {}",
-            path.display(),
-            std::process::id()
+            "gsan: {VARIABLE} names {}{why} process {pid}",
+            path.display()
         );
     });
     None
+}
+
+/// Whether a `gsan run` reads what processes leave in a directory: the one that made it, or one that this one
+/// is inside of.
+pub(crate) fn is_read(directory: &Path) -> bool {
+    let runs = directory.ancestors().take(MAX_DEPTH);
+    let mut runs = runs.take_while(|run| {
+        let name = run.file_name().unwrap_or_default();
+        *run == directory || name.to_string_lossy().starts_with(PREFIX)
+    });
+    runs.any(|run| match open_lock(run) {
+        // Who shares it with others does not keep a run from anything.
+        Ok(lock) => flock(&lock, FlockOperation::NonBlockingLockShared).is_err(),
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+    })
+}
+
+fn open_lock(directory: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits().cast_signed())
+        .open(directory.join(LOCK))
 }
 
 /// The files of a run's processes whose names end in `extension`, each with whether it belongs to a run
@@ -171,12 +199,7 @@ fn is_dead(directory: &Path) -> bool {
         let age = metadata.modified().ok().and_then(|at| at.elapsed().ok());
         age.is_some_and(|age| age > YOUNG)
     };
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let lock = fs::OpenOptions::new()
-        .read(true)
-        .custom_flags(flags.bits().cast_signed())
-        .open(directory.join(LOCK));
-    match lock {
+    match open_lock(directory) {
         Ok(lock) => {
             lock.metadata().is_ok_and(old)
                 && flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok()
@@ -217,6 +240,21 @@ mod tests {
         let path = running.path().to_path_buf();
         drop(running);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_run_is_read_while_its_lock_or_that_of_one_around_it_is_held() {
+        let base = tempfile::tempdir().unwrap();
+        assert!(!is_read(base.path()), "no run has made it");
+        let outer = RunDirectory::inside(base.path(), true).unwrap();
+        let inner = RunDirectory::inside(outer.path(), true).unwrap();
+        let path = inner.path().to_path_buf();
+        assert!(is_read(&path) && is_read(outer.path()));
+        drop(inner);
+        assert!(is_read(&path), "the outer one reads it");
+        let outer_path = outer.path().to_path_buf();
+        drop(outer);
+        assert!(!is_read(&path) && !is_read(&outer_path));
     }
 
     #[test]

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,6 +16,7 @@ use gsan_runtime::session::{KernelLaunch, Meeting};
 use gsan_runtime::telling::News;
 use gsan_runtime::{Kind, Session};
 use gsan_vmm::backend::Device;
+use rustix::fs::{FlockOperation, flock};
 
 const GPU: Device = Device(0);
 
@@ -401,4 +405,76 @@ fn a_session_that_has_begun_keeps_its_ranks() {
         .err()
         .unwrap();
     assert_eq!(error.kind(), Kind::Timeout, "{error}");
+}
+
+/// Not a test: a program of a run, which waits until it may end.
+#[test]
+fn program_of_a_run() {
+    if std::env::var(ROLE).as_deref() != Ok("program") {
+        return;
+    }
+    configure("");
+    let session = Session::get_or_start("test").unwrap();
+    race(&session, "orphan", 9);
+    println!("ready");
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+    // As a C program ends: the test runner does not come back.
+    std::process::exit(0);
+}
+
+/// What such a program says at its end, if the lock of its run's directory is held until then or not.
+fn said_in_run(prepare: impl FnOnce(&Path) -> Option<File>, killed: bool) -> String {
+    let base = tempfile::tempdir().unwrap();
+    let run = base.path().join("gsan-run-test");
+    std::fs::create_dir(&run).unwrap();
+    let lock = prepare(&run);
+    let mut program = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "program_of_a_run", "--nocapture"])
+        .env(ROLE, "program")
+        .env("GSAN_RUN", &run)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(program.stdout.take().unwrap()).lines();
+    let ready = lines.any(|line| line.unwrap().contains("ready"));
+    assert!(ready, "it has started");
+    if killed {
+        drop(lock);
+    }
+    drop(program.stdin.take());
+    let output = program.wait_with_output().unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stderr).unwrap()
+}
+
+fn lock(run: &Path) -> Option<File> {
+    let lock = File::create_new(run.join("run")).unwrap();
+    flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
+    Some(lock)
+}
+
+#[test]
+fn a_program_reports_itself_when_its_run_was_killed() {
+    let said = said_in_run(lock, true);
+    assert!(said.contains("race.cu:9"), "{said}");
+}
+
+#[test]
+fn a_program_leaves_the_report_to_its_run() {
+    assert_eq!(said_in_run(lock, false), "");
+}
+
+#[test]
+fn a_directory_that_is_no_run_is_said_to_be_none() {
+    let said = said_in_run(|_| None, false);
+    assert!(said.contains("which no `gsan run` has made"), "{said}");
+    assert!(
+        said.contains("race.cu:9"),
+        "the program reports itself: {said}"
+    );
+    let said = said_in_run(|run| lock(run).and(None), false);
+    assert!(said.contains("whose `gsan run` has ended"), "{said}");
+    assert!(said.contains("race.cu:9"), "{said}");
 }

@@ -1,5 +1,7 @@
 //! What devices told: taken in, counted, reported.
 
+use std::path::PathBuf;
+
 use gsan_report::model::Report;
 
 use super::Session;
@@ -68,8 +70,9 @@ impl Session {
         self.drainer.report()
     }
 
-    /// Whether somebody else reports what this process finds.
-    pub fn is_in_run(&self) -> bool {
-        self.part.path().is_some()
+    /// Where a run reads what this process finds, if it belongs to one.
+    pub(crate) fn run_directory(&self) -> Option<PathBuf> {
+        let part = self.part.path()?;
+        Some(part.parent()?.to_path_buf())
     }
 }
