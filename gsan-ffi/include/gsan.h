@@ -399,6 +399,11 @@ typedef struct gsan_launch_info {
 } gsan_launch_info;
 
 /**
+ * A CTA of a host kernel. `index`: its x, y, z in the grid. It must not throw.
+ */
+typedef void (*gsan_host_kernel)(struct gsan_cta *cta, const uint32_t *index, void *user);
+
+/**
  * An allocation on its way to another process. File descriptors are the caller's, who closes them.
  */
 typedef struct gsan_shared_allocation {
@@ -604,11 +609,6 @@ typedef int (*gsan_race_visitor)(const struct gsan_race *race, void *user);
  * What is called with a race. Its texts live until it returns. It must not throw.
  */
 typedef void (*gsan_race_callback)(const struct gsan_race *race, void *user);
-
-/**
- * A CTA of a host kernel. `index`: its x, y, z in the grid. It must not throw.
- */
-typedef void (*gsan_host_kernel)(struct gsan_cta *cta, const uint32_t *index, void *user);
 
 /**
  * An epoch of a CTA, as a cell of the shadow remembers it.
@@ -1008,6 +1008,19 @@ enum gsan_status gsan_replay_begin(struct gsan_graph *graph,
                                    struct gsan_replay **replay);
 
 /**
+ * On the host backend, which has no graphs of its own: launches a function as a kernel of the graph, between
+ * the begin and the end of a replay. Call it once for each kernel, in an order and on streams that go with
+ * the graph's edges; gsan_event_recorded() and gsan_event_waited() order streams. `node` is the kernel's
+ * number; nodes of another graph that was added have the numbers right before that of the node that stands
+ * for it.
+ */
+enum gsan_status gsan_host_replay(struct gsan_replay *replay,
+                                  void *stream,
+                                  uint32_t node,
+                                  gsan_host_kernel kernel,
+                                  void *user);
+
+/**
  * Ends a replay: `submitted` not 0 if the graph was given to the stream. The handle is gone, whatever is
  * returned.
  */
@@ -1110,8 +1123,13 @@ enum gsan_status gsan_group_barrier(struct gsan_group *group,
 
 /**
  * A collective of the group's ranks is about to be put into the stream.
+ *
+ * If the stream is captured, races of the graph's kernels are possible ones from now on: what the collective
+ * orders inside of the graph is not known. Call this before each replay and gsan_group_after_collective()
+ * after it, so that what comes before and after the replay is ordered.
  */
-enum gsan_status gsan_group_before_collective(struct gsan_group *group, void *stream);
+enum gsan_status gsan_group_before_collective(struct gsan_group *group,
+                                              void *stream);
 
 /**
  * The collective was put into the stream.

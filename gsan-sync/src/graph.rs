@@ -1418,6 +1418,16 @@ impl Replay {
         self.first_number
     }
 
+    /// A kernel of the graph, by its node: what it is given, and what was said of it. `None` if there is no
+    /// such kernel, or this replay runs none any more.
+    pub fn kernel(&self, node: NodeId) -> Option<(NodeArguments, LaunchInfo)> {
+        if self.finished || self.captured.is_some() {
+            return None;
+        }
+        let kernel = self.plan.nodes.get(node.0)?.kernel()?;
+        Some((kernel.arguments(), kernel.info))
+    }
+
     /// The graph was given to its stream (`submitted`), or failed and never will be.
     ///
     /// # Errors

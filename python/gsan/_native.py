@@ -291,6 +291,7 @@ _CHECKED: dict[str, list[Any]] = {
     "host_stream_synchronize": [c_int, _STREAM],
     "host_event_create": [_U64],
     "host_launch": [c_int, _STREAM, POINTER(LaunchInfo), Cta, c_void_p],
+    "host_replay": [_HANDLE, _STREAM, c_uint32, Cta, c_void_p],
     "host_read": [_HANDLE, c_uint64, c_void_p, c_size_t, c_char_p, c_uint32],
     "host_write": [_HANDLE, c_uint64, c_void_p, c_size_t, c_char_p, c_uint32],
     "host_atomic": [

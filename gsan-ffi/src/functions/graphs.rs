@@ -9,11 +9,14 @@ use gsan_sync::NodeId;
 
 use crate::arguments::{Output, output, slice};
 use crate::call::status;
+use crate::functions::host::body;
 use crate::functions::ordering::kernel_launch;
 use crate::handles::{self, Object};
 use crate::session::{number, session_with};
 use crate::status::{Failure, gsan_status};
-use crate::types::{gsan_graph, gsan_graph_builder, gsan_launch_info, gsan_replay};
+use crate::types::{
+    gsan_graph, gsan_graph_builder, gsan_host_kernel, gsan_launch_info, gsan_replay,
+};
 
 impl Object for Graph {
     type C = gsan_graph;
@@ -164,6 +167,27 @@ pub unsafe extern "C" fn gsan_replay_begin(
         let begun = graph.begin_replay(device, number(stream))?;
         replay.set(handles::insert(Begun(Mutex::new(begun))));
         Ok(())
+    })
+}
+
+/// On the host backend, which has no graphs of its own: launches a function as a kernel of the graph, between
+/// the begin and the end of a replay. Call it once for each kernel, in an order and on streams that go with
+/// the graph's edges; gsan_event_recorded() and gsan_event_waited() order streams. `node` is the kernel's
+/// number; nodes of another graph that was added have the numbers right before that of the node that stands
+/// for it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gsan_host_replay(
+    replay: *mut gsan_replay,
+    stream: *mut c_void,
+    node: u32,
+    kernel: gsan_host_kernel,
+    user: *mut c_void,
+) -> gsan_status {
+    status(|| {
+        let body = body(kernel, user)?;
+        let begun = handles::get::<Begun>(replay)?;
+        let replay = begun.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(replay.run_on_host(number(stream), NodeId(node as usize), body)?)
     })
 }
 

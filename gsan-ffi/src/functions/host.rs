@@ -122,26 +122,34 @@ pub unsafe extern "C" fn gsan_host_launch(
     status(|| {
         // SAFETY: C says that it points to what it should.
         let launch = unsafe { kernel_launch(info) }?;
-        let kernel = kernel.ok_or_else(|| Failure::invalid("kernel is null"))?;
-        let user = User::new(user);
+        let body = body(kernel, user)?;
         let (session, device) = session_with("gsan_host_launch", device)?;
-        let body = move |cta: &HostCta<'_>, index: [u32; 3]| {
-            let handle = NEXT.fetch_add(1, Relaxed) << 4;
-            let before = RUNNING.replace(Some(Running {
-                handle,
-                cta: std::ptr::from_ref(cta).cast(),
-            }));
-            // SAFETY: C says that it is such a function.
-            unsafe {
-                kernel(
-                    std::ptr::without_provenance_mut(handle),
-                    index.as_ptr(),
-                    user.pointer(),
-                );
-            }
-            RUNNING.set(before);
-        };
         Ok(session.launch_on_host(device, number(stream), &launch, body)?)
+    })
+}
+
+/// What a CTA of a host kernel does.
+pub(crate) fn body(
+    kernel: gsan_host_kernel,
+    user: *mut c_void,
+) -> Result<impl Fn(&HostCta<'_>, [u32; 3]) + Send + Sync + 'static, Failure> {
+    let kernel = kernel.ok_or_else(|| Failure::invalid("kernel is null"))?;
+    let user = User::new(user);
+    Ok(move |cta: &HostCta<'_>, index: [u32; 3]| {
+        let handle = NEXT.fetch_add(1, Relaxed) << 4;
+        let before = RUNNING.replace(Some(Running {
+            handle,
+            cta: std::ptr::from_ref(cta).cast(),
+        }));
+        // SAFETY: C says that it is such a function.
+        unsafe {
+            kernel(
+                std::ptr::without_provenance_mut(handle),
+                index.as_ptr(),
+                user.pointer(),
+            );
+        }
+        RUNNING.set(before);
     })
 }
 

@@ -141,6 +141,12 @@ static void wrong_sizes(void) {
     INVALID(gsan_launch_begin(0, NULL, &info, &launch, &table, &index), "info->kernel is 0x3");
 }
 
+static void nothing(gsan_cta *cta, const uint32_t *index, void *user) {
+    (void)cta;
+    (void)index;
+    (void)user;
+}
+
 static void stale_and_foreign_handles(void) {
     gsan_launch_info info = {0};
     gsan_launch *launch = NULL;
@@ -208,7 +214,9 @@ static void stale_and_foreign_handles(void) {
     REFUSED(GSAN_LIVE, gsan_reset(), "graph");
     OK(gsan_replay_begin(graph, 0, NULL, &replay));
     REFUSED(GSAN_LIVE, gsan_graph_close(graph), "in flight");
+    INVALID(gsan_host_replay(replay, NULL, 0, NULL, NULL), "kernel is null");
     OK(gsan_replay_end(replay, 0));
+    INVALID(gsan_host_replay(replay, NULL, 0, nothing, NULL), "ended already");
     INVALID(gsan_replay_end(replay, 0), "ended already");
 
     OK(gsan_graph_begin(0, &builder));

@@ -205,10 +205,11 @@ static void looking(void) {
 static void graphs(void) {
     gsan_launch_info info = launch_info("node", 1);
     gsan_graph_builder *builder;
-    gsan_graph *graph;
+    gsan_graph *graph, *beside;
     gsan_replay *replay;
     uint64_t table, index, id = 5;
     uint32_t first, second;
+    uint64_t before;
     OK(gsan_capture_id(0, NULL, &id));
     CHECK(id == 0);
     CHECK(gsan_capture_ended(0, 12345, &graph) == GSAN_NOT_FOUND);
@@ -221,6 +222,28 @@ static void graphs(void) {
     OK(gsan_graph_finish(builder, &graph));
     OK(gsan_replay_begin(graph, 0, NULL, &replay));
     OK(gsan_replay_end(replay, 0));
+
+    /* The kernels of a graph, and of a copy of it, are functions, too. */
+    before = races();
+    OK(gsan_replay_begin(graph, 0, NULL, &replay));
+    OK(gsan_host_replay(replay, NULL, 0, writer, NULL));
+    OK(gsan_host_replay(replay, NULL, 1, reader, NULL));
+    CHECK(gsan_host_replay(replay, NULL, 2, reader, NULL) == GSAN_NOT_FOUND);
+    CHECK(strstr(gsan_last_error(), "node 2 is no kernel"));
+    OK(gsan_replay_end(replay, 1));
+    OK(gsan_graph_begin(0, &builder));
+    OK(gsan_graph_kernel(builder, NULL, 0, NULL, 0, &info, &first, &table, &index));
+    OK(gsan_graph_copy(builder, NULL, 0, graph, &second));
+    CHECK(first == 0 && second == 4);
+    OK(gsan_graph_finish(builder, &beside));
+    CHECK(races() == before);
+    OK(gsan_replay_begin(beside, 0, NULL, &replay));
+    OK(gsan_host_replay(replay, NULL, 0, writer, NULL));
+    OK(gsan_host_replay(replay, NULL, 2, reader, NULL));
+    OK(gsan_replay_end(replay, 1));
+    CHECK(races() == before + 1);
+    OK(gsan_forget_races());
+    OK(gsan_graph_close(beside));
     OK(gsan_graph_close(graph));
 }
 

@@ -7,6 +7,7 @@ use gsan_vmm::backend::Device;
 
 use super::{KernelLaunch, Session};
 use crate::error::{Error, Result};
+use crate::host::HostCta;
 
 /// A graph that is being built. Nodes are numbered in the order in which they are added.
 pub struct GraphBuilder {
@@ -22,6 +23,8 @@ pub struct Graph {
 
 /// A replay that was begun. Its stream is this thread's until it is finished; dropping it takes it back.
 pub struct Replay {
+    session: Arc<Session>,
+    device: Device,
     replay: gsan_sync::Replay,
 }
 
@@ -148,7 +151,11 @@ impl Graph {
     pub fn begin_replay(&self, device: Device, stream: u64) -> Result<Replay> {
         let begin = |key| self.plan.begin_replay(key);
         let replay = self.session.with_stream(device, stream, begin)?;
-        Ok(Replay { replay })
+        Ok(Replay {
+            session: Arc::clone(&self.session),
+            device,
+            replay,
+        })
     }
 
     /// Gives the graph up. Nobody replays it any more.
@@ -173,6 +180,33 @@ impl Drop for Graph {
 }
 
 impl Replay {
+    /// Runs a kernel of the graph, which is a function, on a stream of the host backend: like
+    /// [`Session::replay_on_host`].
+    ///
+    /// # Errors
+    /// When devices are GPUs, the stream is not there, the node is no kernel, or the replay was finished.
+    pub fn run_on_host(
+        &self,
+        stream: u64,
+        node: NodeId,
+        body: impl Fn(&HostCta<'_>, [u32; 3]) + Send + Sync + 'static,
+    ) -> Result<()> {
+        let (arguments, info) = self.replay.kernel(node).ok_or_else(|| {
+            Error::NotFound(format!(
+                "node {} is no kernel that this replay runs",
+                node.0
+            ))
+        })?;
+        let launch = KernelLaunch {
+            kernel: "a kernel of a graph",
+            grid: info.grid,
+            block: [1, 1, 1],
+            ..KernelLaunch::default()
+        };
+        let session = &self.session;
+        session.replay_on_host(self.device, stream, &launch, arguments, body)
+    }
+
     /// The graph was given to its stream (`submitted`), or failed and never will be.
     ///
     /// # Errors
