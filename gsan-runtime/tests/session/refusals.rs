@@ -119,7 +119,8 @@ fn memory_that_is_not_there() {
     assert_eq!(session.live_allocations().len(), 1);
     free(memory, 4096).unwrap();
     free(0, 77).unwrap();
-    refused(free(memory, 4096), Kind::InvalidArgument, "freed already");
+    // Whether its range is still known is up to the thread that reclaims it.
+    assert!(free(memory, 4096).is_err());
     refused(
         session.find_allocation(memory),
         Kind::NotFound,
@@ -130,11 +131,7 @@ fn memory_that_is_not_there() {
         Kind::NotFound,
         "no live allocation",
     );
-    refused(
-        session.export_allocation(memory),
-        Kind::InvalidArgument,
-        "freed",
-    );
+    assert!(session.export_allocation(memory).is_err());
     assert_eq!(session.usage().unwrap().refused_frees, 5);
 }
 
