@@ -17,9 +17,6 @@
 
 namespace gsan {
 
-// Nanoseconds between the polls of one thread, at least.
-constexpr u32 kPollPause = 1000;
-
 // What the program says of a strong access.
 struct Strong {
   bool acquires;
@@ -517,8 +514,6 @@ GSAN_COLD void end_strong(Warp warp, bool takes, const gsan_atomic_event* event,
     }
     learned = observe(cta, warp, acquires, found, left, cell.word[0], mask, strong.scope);
   }
-  // An acquire that brings nothing new is most likely one of many: who polls lets the others have the word.
-  if (acquires && !learned && (!strong.releases || !wrote)) ptx::pause_for(kPollPause);
   if (!takes) return;
   if (is_rmw && !wrote && strong.releases) count(cta.region, GSAN_LOSS_FAILED_RELEASE);
   if (!cta.has_slot()) return;
