@@ -9,6 +9,8 @@ import triton.language as tl
 from gsan_programs import Case, Race
 
 BLOCK = 128
+# More than run at once: two that store at the very same moment may miss each other.
+CTAS = 4096
 
 
 @triton.jit
@@ -88,9 +90,9 @@ def run_flags(kernel) -> None:
 
 
 def run_computes(step: int) -> None:
-    x = torch.arange(64 * BLOCK, dtype=torch.int32, device="cuda")
+    x = torch.arange(CTAS * BLOCK, dtype=torch.int32, device="cuda")
     out = torch.zeros_like(x)
-    computes[(64,)](x, out, step, B=BLOCK, num_warps=4)
+    computes[(CTAS,)](x, out, step, B=BLOCK, num_warps=4)
     torch.cuda.synchronize()
     if step == BLOCK:
         pairs = x.cpu().numpy().byteswap()
