@@ -87,16 +87,17 @@ impl Ordering {
                 return Err(Error::RankMissing(rank));
             }
         }
+        let place = inner.place(device)?;
         if state.grouped.swap(true, Relaxed) {
             return Err(Error::GroupExists(device));
         }
-        if let Err(error) = inner.join_group(device.0 as usize, ranks) {
+        if let Err(error) = inner.join_group(place, ranks) {
             state.grouped.store(false, Relaxed);
             return Err(error);
         }
         Ok(Group {
             inner: Arc::clone(inner),
-            device: inner.place(device)?,
+            device: place,
             others: ranks.iter().copied().filter(|&rank| rank != own).collect(),
             state: Mutex::default(),
         })

@@ -8,6 +8,7 @@ use gsan_core::scope::Order;
 use gsan_runtime::Session;
 use gsan_runtime::host::AtomicOperation as Op;
 use gsan_runtime::session::Meeting;
+use gsan_vmm::backend::Device;
 
 use crate::machine::{GPU, atomic, launch, read, session_with, write};
 
@@ -66,6 +67,15 @@ fn a_barrier_orders_ranks() {
         session.stream_synchronized(GPU, 0).unwrap();
     });
     assert_eq!(found, [0, 0]);
+}
+
+#[test]
+fn a_rank_may_have_a_later_device_alone() {
+    let session = session_with("[topology]\ndevice_ranks = { 1 = 0 }\nnum_devices = 1\n");
+    let device = Device(1);
+    session.allocate(4096, device, 0).unwrap();
+    let group = session.open_group(device, &[DeviceRank(0)]).unwrap();
+    group.barrier(0, LIMIT).unwrap();
 }
 
 #[test]
