@@ -85,52 +85,77 @@ struct BoxRows {
   }
 };
 
-// Checks `rows`, of which the lanes take units from `first` on, `step` apart. `start(row, address)` says
-// where the first unit of a row lies, and whether there is such a row.
+// Rows of a box that lie at one distance from each other.
+struct EvenRows {
+  u64 first;
+  u64 stride;
+
+  GSAN_DEVICE bool start(u32 row, u64& address) const {
+    address = first + row * stride;
+    return true;
+  }
+};
+
+// Checks an access to the bytes of `mask` of a unit. Returns which granules are to be checked by check_bytes,
+// a bit each. Kernels that copy boxes need their registers for products: no more of a cell is kept than is
+// looked at.
+template <unsigned S, u32 Action>
+GSAN_DEVICE u32 access_unit(Accesses<S, Action>& accesses, u64 address, u32 mask) {
+  AddressSpace<S> space = accesses.space();
+  if (!accesses.may_be_common(space, address, mask)) {
+    if (mask == 0 || !space.is_managed(address, kUnit)) return 0;
+    u32 granules = u32((mask & kWholeGranule) != 0) | u32(mask > kWholeGranule) << 1;
+    accesses.checked += ptx::count_bits(granules);
+    return granules;
+  }
+  accesses.checked += 2;
+  u64* words = space.shadow(address);
+  Cell<S> cell = Cell<S>::load(words);
+  bool two = alike(cell, Cell<S>::load(words + kNextCell<S>));
+  u32 uncommon = 0;
+#pragma unroll 1
+  for (u32 bits = two ? 3 : 1; ; bits = 2) {
+    if (!accesses.check_common(address, words, cell, bits == 3)) uncommon |= bits;
+    if (bits != 1) break;
+    words += kNextCell<S>;
+    cell = Cell<S>::load(words);
+  }
+  return uncommon;
+}
+
+// Checks `rows`, of which the lanes take units from `first` on, `step` apart. `start.start(row, address)`
+// says where the first unit of a row lies, and whether there is such a row.
 template <unsigned S, u32 Action, class F>
 GSAN_DEVICE void access_rows(Accesses<S, Action>& accesses, const BoxRows& rows, u32 first, u32 step,
                              F start) {
-  if (rows.count == 0) return;
   // What is not common waits, two bits a unit, until all units of a batch are checked.
   constexpr u32 kBatch = 16;
-  constexpr u32 kAtOnce = 1;
   u32 units = rows.units();
   u32 total = rows.count * units;
   u32 step_rows = step / units, step_units = step % units;
   u32 row = first / units, unit = first % units;
 #pragma unroll 1
-  for (u32 at = first; at < total; at += kBatch * step) {
+  for (u32 at = first; at < total;) {
+    u32 begin = at;
     u32 uncommon = 0;
 #pragma unroll 1
-    for (u32 i = 0; i < kBatch && at + i * step < total; i += kAtOnce) {
-      u64 addresses[kAtOnce] = {};
-      u32 masks[kAtOnce];
-      typename Accesses<S, Action>::Pair pairs[kAtOnce];
-#pragma unroll
-      for (u32 j = 0; j < kAtOnce; ++j) {
-        bool there = at + (i + j) * step < total && start(row, addresses[j]);
-        addresses[j] += unit * kUnit;
-        masks[j] = there ? rows.mask(unit) : 0;
-        if (masks[j] != 0) pairs[j] = accesses.load_pair(addresses[j], masks[j]);
-        unit += step_units;
-        row += step_rows;
-        if (unit >= units) {
-          unit -= units;
-          ++row;
-        }
-      }
-#pragma unroll
-      for (u32 j = 0; j < kAtOnce; ++j) {
-        if (masks[j] == 0) continue;
-        uncommon |= accesses.check_pair(addresses[j], masks[j], pairs[j]) << 2 * (i + j);
+    for (u32 bit = 0; bit < 2 * kBatch && at < total; bit += 2, at += step) {
+      u64 address;
+      u32 mask = start.start(row, address) ? rows.mask(unit) : 0;
+      uncommon |= access_unit(accesses, address + unit * kUnit, mask) << bit;
+      unit += step_units;
+      row += step_rows;
+      if (unit >= units) {
+        unit -= units;
+        ++row;
       }
     }
 #pragma unroll 1
     for (; uncommon != 0; uncommon &= uncommon - 1) {
       u32 bit = ptx::lowest(uncommon);
-      u32 item = at + bit / 2 * step;
+      u32 item = begin + bit / 2 * step;
       u64 address = 0;
-      start(item / units, address);
+      start.start(item / units, address);
       u32 mask = rows.mask(item % units) >> (bit % 2 * kGranule) & kWholeGranule;
       accesses.check_bytes({address + item % units * kUnit + bit % 2 * kGranule, mask});
     }
@@ -149,6 +174,41 @@ GSAN_COLD void note_cluster_copy(Cta cta, Warp warp, u32 site) {
   }
   // Who finds a record of the copy finds these.
   ptx::fence();
+}
+
+// The planes of a box: rows of the innermost two dimensions, which lie at one distance from each other.
+struct Planes {
+  u64 base;
+  // Of the dimensions but the innermost: how many indices, and how far they are apart.
+  u32 counts[kMaxRank - 1];
+  u64 strides[kMaxRank - 1];
+  // Where the present plane is.
+  u32 at[kMaxRank - 2];
+
+  // Goes on to the next plane; returns false behind the last one.
+  GSAN_DEVICE bool advance() {
+#pragma unroll
+    for (u32 k = 1; k + 1 < kMaxRank; ++k) {
+      base += strides[k];
+      if (++at[k - 1] < counts[k]) return true;
+      base -= counts[k] * strides[k];
+      at[k - 1] = 0;
+    }
+    return false;
+  }
+};
+
+// Checks the rows of all planes.
+template <unsigned S, u32 Action>
+GSAN_DEVICE void access_planes(Accesses<S, Action>& accesses, const BoxRows& rows, Planes planes,
+                               u32 first, u32 step) {
+#pragma unroll 1
+  while (true) {
+    access_rows(accesses, rows, first, step, EvenRows{planes.base, planes.strides[0]});
+    if (!planes.advance()) return;
+    // The lanes share out the units of all planes.
+    first = (first + step - rows.count * rows.units() % step) % step;
+  }
 }
 
 // The copy of a box by all warps of a partition, in a cluster by those of all its CTAs. `coordinates` and
@@ -171,18 +231,11 @@ GSAN_DEVICE void access_box(gsan_global_state* globals, const void* map, const i
     note_cluster_copy(cta, warp, record_site(accesses.record));
   }
   TensorMap tensor = {static_cast<const u32*>(map)};
-  u64 base = tensor.base();
+  Planes planes = {tensor.base(), {1, 1, 1, 1}, {}, {}};
   Extent inner = {};
-  // Of the dimensions but the innermost: how many indices, and how far they are apart.
-  u32 counts[kMaxRank - 1];
-  u64 strides[kMaxRank - 1];
-  u32 count = 1;
+  bool empty = false;
 #pragma unroll
   for (u32 k = 0; k < kMaxRank; ++k) {
-    if (k != 0) {
-      counts[k - 1] = 1;
-      strides[k - 1] = 0;
-    }
     if (k >= rank) continue;
     int64_t first = coordinates[rank - 1 - k];
     u32 extent = u16(shape[rank - 1 - k]);
@@ -196,31 +249,35 @@ GSAN_DEVICE void access_box(gsan_global_state* globals, const void* map, const i
       inner = Extent::clip(first, extent, tensor.inner_size(rank, bytes));
     } else {
       Extent clipped = Extent::clip(first, extent, tensor.size(k));
-      strides[k - 1] = tensor.stride(k);
-      counts[k - 1] = clipped.count;
-      base += clipped.first * strides[k - 1];
-      count *= clipped.count;
+      planes.strides[k - 1] = tensor.stride(k);
+      planes.counts[k - 1] = clipped.count;
+      planes.base += clipped.first * planes.strides[k - 1];
+      empty |= clipped.count == 0;
     }
   }
   constexpr bool kStores = (Action & kActions) == GSAN_RACE_WRITE;
-  BoxRows rows = BoxRows::of(count, inner, bytes, kStores);
-  base += inner.first * bytes & ~u64(kUnit - 1);
-  u32 first = warp_id * warp.size() + warp.rank();
-  access_rows(accesses, rows, first, warps * warp.size(), [&](u32 row, u64& address) {
-    address = base;
-#pragma unroll
-    for (u32 k = 0; k + 1 < kMaxRank; ++k) {
-      if (k + 2 >= rank) {
-        address += row * strides[k];
-        break;
-      }
-      address += row % counts[k] * strides[k];
-      row /= counts[k];
-    }
-    return true;
-  });
+  BoxRows rows = BoxRows::of(planes.counts[0], inner, bytes, kStores);
+  planes.base += inner.first * bytes & ~u64(kUnit - 1);
+  if (rows.count != 0 && !empty) {
+    u32 first = warp_id * warp.size() + warp.rank();
+    access_planes(accesses, rows, planes, first, warps * warp.size());
+  }
   accesses.finish();
 }
+
+// Rows of a tensor by their indices.
+struct IndexedRows {
+  u64 first;
+  u64 stride;
+  u64 size;
+  const int32_t* indices;
+
+  GSAN_DEVICE bool start(u32 row, u64& address) const {
+    int32_t index = indices[row];
+    address = first + u64(index) * stride;
+    return index >= 0 && u64(index) < size;
+  }
+};
 
 // The copy of rows of a tensor of two dimensions, `columns` elements from column `first_column` on: gather
 // and scatter. Each warp calls for rows of its own.
@@ -239,11 +296,10 @@ GSAN_DEVICE void access_indexed(gsan_global_state* globals, const void* map, con
   constexpr bool kStores = (Action & kActions) == GSAN_RACE_WRITE;
   BoxRows rows = BoxRows::of(count, inner, bytes, kStores);
   base += inner.first * bytes & ~u64(kUnit - 1);
-  access_rows(accesses, rows, warp.rank(), warp.size(), [&](u32 row, u64& address) {
-    int32_t index = indices[row];
-    address = base + u64(index) * stride;
-    return index >= 0 && u64(index) < size;
-  });
+  if (rows.count != 0) {
+    IndexedRows start = {base, stride, size, indices};
+    access_rows(accesses, rows, warp.rank(), warp.size(), start);
+  }
   accesses.finish();
 }
 
