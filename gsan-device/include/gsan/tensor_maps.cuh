@@ -70,8 +70,8 @@ struct BoxRows {
     return bytes_between(low, high);
   }
 
-  // The row of elements from `inner` on, at an address that is a multiple of 16. A store that was cut off
-  // writes up to the next multiple.
+  // The row of elements from `inner` on, at an address that is a multiple of 16. A store or reduction that
+  // was cut off goes on up to the next multiple.
   GSAN_DEVICE static BoxRows of(u32 count, const Extent& inner, u32 element, bool stores) {
     u64 start = inner.first * element;
     u32 bytes = inner.count * element;
@@ -255,7 +255,7 @@ GSAN_DEVICE void access_box(gsan_global_state* globals, const void* map, const i
       empty |= clipped.count == 0;
     }
   }
-  constexpr bool kStores = (Action & kActions) == GSAN_RACE_WRITE;
+  constexpr bool kStores = (Action & GSAN_RACE_WRITE) != 0;
   BoxRows rows = BoxRows::of(planes.counts[0], inner, bytes, kStores);
   planes.base += inner.first * bytes & ~u64(kUnit - 1);
   if (rows.count != 0 && !empty) {
@@ -293,7 +293,7 @@ GSAN_DEVICE void access_indexed(gsan_global_state* globals, const void* map, con
   u64 base = tensor.base();
   u64 size = tensor.size(1), stride = tensor.stride(1);
   Extent inner = Extent::clip(first_column, columns, tensor.inner_size(2, bytes));
-  constexpr bool kStores = (Action & kActions) == GSAN_RACE_WRITE;
+  constexpr bool kStores = (Action & GSAN_RACE_WRITE) != 0;
   BoxRows rows = BoxRows::of(count, inner, bytes, kStores);
   base += inner.first * bytes & ~u64(kUnit - 1);
   if (rows.count != 0) {
