@@ -41,6 +41,16 @@ def reduce_and_add(x, out, sums, columns, M: tl.constexpr, N: tl.constexpr):
         tl.atomic_add(sums + i, 1.0, sem="relaxed")
 
 
+@triton.jit
+def cut_reduction(x, out, past, first, columns, M: tl.constexpr, N: tl.constexpr):
+    """CTA 0 reduces into a box that ends within 16 bytes; CTA 1 stores what follows `first`."""
+    n = first + tl.arange(0, N)[None, :]
+    if tl.program_id(0) == 0:
+        out.atomic_add([0, 0], x.load([0, 0]))  # @cut-off
+    else:
+        tl.store(past + tl.arange(0, M)[:, None] * columns + n, 3.0, n < columns)  # @next-to-it
+
+
 def run_reduce(kind: str, dtype: torch.dtype, who: str = "all reduce") -> None:
     ctas, rows, columns, pitch = 16, 32, 30, 32
     x = torch.ones(ctas * rows, pitch, dtype=dtype, device="cuda")[:, :columns]
@@ -64,6 +74,17 @@ def run_reduce_and_add() -> None:
     assert (out == 8).all().item()
 
 
+def run_cut(first: int) -> None:
+    """30 of 32 columns are reduced into; somebody else has those behind."""
+    rows, columns = 64, 64
+    whole = torch.zeros(rows, columns, device="cuda")
+    x = torch.ones(rows, columns, device="cuda")
+    described = [TensorDescriptor.from_tensor(t[:, :30], [rows, 32]) for t in (x, whole)]
+    cut_reduction[(2,)](*described, whole, first, columns, M=rows, N=64, num_warps=4)
+    torch.cuda.synchronize()
+    assert (whole[:, 32:] == 3).all().item()
+
+
 CASES = [
     *(
         Case(f"{kind} {str(dtype)[6:]}", lambda k=kind, d=dtype: run_reduce(k, d))
@@ -79,6 +100,12 @@ CASES = [
         ]
     ),
     Case("beside atomic adds", run_reduce_and_add),
+    Case("behind the last 16 bytes", lambda: run_cut(32)),
+    Case(
+        "within the last 16 bytes",
+        lambda: run_cut(30),
+        races=(Race("cut-off", "next-to-it"),),
+    ),
     Case(
         "one stores",
         lambda: run_reduce("add", torch.float32, "one stores"),
