@@ -66,7 +66,8 @@ impl Ordering {
     /// this process.
     pub fn group(&self, device: Device, ranks: &[DeviceRank]) -> Result<Group, Error> {
         let inner = &self.inner;
-        let state = inner.device(device)?;
+        let place = inner.place(device)?;
+        let state = &inner.devices[place];
         let own = state.region.rank;
         if !ranks.contains(&own) {
             return Err(Error::NotInGroup { device, rank: own });

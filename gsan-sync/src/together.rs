@@ -127,13 +127,13 @@ impl Together {
 }
 
 impl Inner {
-    /// A device of this process is in a group of `ranks` from now on.
+    /// The device at a place is in a group of `ranks` from now on.
     pub(crate) fn join_group(
         self: &Arc<Self>,
-        device: usize,
+        place: usize,
         ranks: &[DeviceRank],
     ) -> Result<(), Error> {
-        let region = &self.devices[device].region;
+        let region = &self.devices[place].region;
         let mut ranks = ranks.to_vec();
         ranks.sort_unstable();
         ranks.dedup();
@@ -166,12 +166,12 @@ impl Inner {
         joined
     }
 
-    /// A device leaves its group. Its mark stays busy, so that the others do not restart without it.
-    pub(crate) fn leave_group(&self, device: usize) {
+    /// The device at a place leaves its group. Its mark stays busy, so that the others do not restart without it.
+    pub(crate) fn leave_group(&self, place: usize) {
         if let Err(error) = self.awake_together() {
             tracing::warn!(%error, "a rank leaves its group while that restarts");
         }
-        let device = self.devices[device].region.device;
+        let device = self.devices[place].region.device;
         let mut gate = self.together.lock();
         gate.own.retain(|(own, _)| *own != device);
         if !gate.is_member() {

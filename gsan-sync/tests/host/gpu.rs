@@ -185,7 +185,12 @@ impl Gpu {
     }
 
     pub(crate) fn with(mut settings: Settings) -> Gpu {
-        let devices = settings.device_ranks.len() as u32;
+        let local = settings
+            .local_devices
+            .iter()
+            .map(|device| device.0 + 1)
+            .max();
+        let devices = local.unwrap_or(settings.device_ranks.len() as u32);
         let backend = HostBackend::new(HostOptions {
             devices,
             memory: 1 << 40,

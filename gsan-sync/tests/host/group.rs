@@ -144,6 +144,23 @@ fn groups_that_cannot_be_are_refused() {
     assert!(gpu.ordering.group(GPU, &[DeviceRank(0)]).is_ok());
 }
 
+#[test]
+fn a_process_whose_only_device_is_a_later_one_meets_others() {
+    let gpu = Gpu::with(Settings {
+        device_ranks: vec![DeviceRank(1)],
+        local_devices: vec![Device(1)],
+        devices: 2,
+        ..settings()
+    });
+    let stream = gpu.open_as(Device(1), 1, StreamKind::NonBlocking);
+    let group = gpu.ordering.group(Device(1), &[DeviceRank(1)]).unwrap();
+    group.barrier(stream, LONG).unwrap().wait().unwrap();
+    assert_eq!(
+        gpu.ordering.group(Device(1), &[DeviceRank(1)]).err(),
+        Some(Error::GroupExists(Device(1)))
+    );
+}
+
 /// One of two processes, which have exchanged their states and the first one's memory.
 struct Member {
     gpu: Gpu,
