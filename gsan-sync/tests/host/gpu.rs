@@ -1,108 +1,32 @@
 //! A machine without a GPU: the host backend, the device library built for the host, and kernels as
 //! lists of accesses.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, LazyLock, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 
 use bytemuck::Zeroable;
+use gsan_core::address::Records;
 use gsan_core::atomics::Native;
 use gsan_core::clock::ClockEntry;
 use gsan_core::compressed::topology::Place;
 use gsan_core::ids::DeviceRank;
 use gsan_core::layout::{GlobalState, LaunchDescriptor, RaceEntry, RaceRing, RowHeader};
 use gsan_core::race_ring::RaceReader;
+use gsan_device::host::{Cta, Strong};
 use gsan_sync::{HostKernels, LaunchInfo, Ordering, Settings, StreamKey, StreamKind};
 use gsan_vmm::backend::host::{HostBackend, HostOptions, View};
 use gsan_vmm::backend::{Backend, Device, Stream};
 use gsan_vmm::{Allocator, Options};
-use libloading::Library;
 
 type Ring<'m> = gsan_core::race_ring::RaceRing<'m, Native>;
 
 const RING_ENTRIES: u64 = 4096;
 
-/// The functions of `device.cc`.
-struct Functions {
-    start: unsafe extern "C" fn(u64, u32, u64, u64, u64),
-    exit: unsafe extern "C" fn(u64, u32),
-    wait: unsafe extern "C" fn(u64, u32),
-    access: unsafe extern "C" fn(u64, u32, u32, u64, u32, u32),
-    add: unsafe extern "C" fn(u64, u32, u64, u32, u32, u32),
-    _library: Library,
-}
-
-static FUNCTIONS: LazyLock<Functions> = LazyLock::new(|| {
-    // SAFETY: the library was built from sources of this repository; loading it runs nothing.
-    let library = unsafe { Library::new(library()) }.unwrap();
-    // SAFETY: the types are those of the functions in `device.cc`.
-    unsafe {
-        Functions {
-            start: *library.get(b"gsan_test_start\0").unwrap(),
-            exit: *library.get(b"gsan_test_exit\0").unwrap(),
-            wait: *library.get(b"gsan_test_wait\0").unwrap(),
-            access: *library.get(b"gsan_test_access\0").unwrap(),
-            add: *library.get(b"gsan_test_add\0").unwrap(),
-            _library: library,
-        }
-    }
-});
-
-/// The device sources as a shared library, compiled unless a build of the same sources is there.
-fn library() -> PathBuf {
-    let top = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let device = top.join("../gsan-device");
-    let include = [device.join("include"), top.join("../gsan-core/include")];
-    let source = top.join("tests/host/device.cc");
-    let mut arguments: Vec<String> = [
-        "-std=c++17",
-        "-O1",
-        "-shared",
-        "-fPIC",
-        "-Wno-unknown-pragmas",
-        "-DGSAN_HOST",
-        "-DGSAN_RECORDS=4",
-    ]
-    .map(String::from)
-    .to_vec();
-    for path in &include {
-        arguments.extend(["-I".into(), path.display().to_string()]);
-    }
-    arguments.push(source.display().to_string());
-
-    let mut hasher = DefaultHasher::new();
-    arguments.hash(&mut hasher);
-    let mut sources = vec![source, device.join("device/triton.cu")];
-    for path in &include {
-        let files = path.join("gsan").read_dir().unwrap();
-        sources.extend(files.map(|file| file.unwrap().path()));
-    }
-    sources.sort();
-    for source in sources {
-        std::fs::read(source).unwrap().hash(&mut hasher);
-    }
-    let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let library = place.join(format!("libdevice-{:016x}.so", hasher.finish()));
-    if !library.exists() {
-        // Tests are processes of their own and may build at the same time.
-        let new = tempfile::NamedTempFile::new_in(place)
-            .unwrap()
-            .into_temp_path();
-        let output = Command::new("c++")
-            .args(&arguments)
-            .arg("-o")
-            .arg(&new)
-            .output()
-            .expect("a C++ compiler named c++ is installed");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{said}");
-        new.persist(&library).unwrap();
-    }
-    library
-}
+/// The file that accesses are in.
+const FILE: &CStr = c"kernel.py";
 
 /// What a CTA does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -306,12 +230,7 @@ impl Gpu {
         move || {
             for (at, what) in ctas.iter().enumerate() {
                 let sm = sms[usize::from(rank.0)].take();
-                let cta = RunningCta {
-                    globals,
-                    sm,
-                    memory,
-                };
-                cta.start(table, index, at as u64);
+                let cta = RunningCta::start(globals, sm, memory, (table, index), at as u64);
                 what.iter().for_each(|&what| cta.does(what));
                 cta.exit();
                 sms[usize::from(rank.0)].give_back(sm);
@@ -320,14 +239,9 @@ impl Gpu {
     }
 
     /// A CTA that is started, to be driven by hand on SM `sm`.
-    pub(crate) fn resident(&self, (table, index): (u64, u64), sm: u32, cta: u64) -> RunningCta {
-        let running = RunningCta {
-            globals: self.ordering.state_region(GPU).unwrap(),
-            sm,
-            memory: self.memory,
-        };
-        running.start(table, index, cta);
-        running
+    pub(crate) fn resident(&self, launch: (u64, u64), sm: u32, cta: u64) -> RunningCta {
+        let globals = self.ordering.state_region(GPU).unwrap();
+        RunningCta::start(globals, sm, self.memory, launch, cta)
     }
 
     /// The races that were told.
@@ -443,42 +357,43 @@ impl Sms {
 
 /// A resident CTA.
 pub(crate) struct RunningCta {
-    globals: u64,
-    sm: u32,
+    cta: RefCell<Option<Cta>>,
     memory: u64,
 }
 
 impl RunningCta {
-    fn start(&self, table: u64, index: u64, cta: u64) {
-        // SAFETY: the addresses are those of live memory of the machine, which the device library
-        // accesses as words.
-        unsafe { (FUNCTIONS.start)(self.globals, self.sm, table, index, cta) }
+    fn start(globals: u64, sm: u32, memory: u64, launch: (u64, u64), cta: u64) -> RunningCta {
+        // SAFETY: the addresses are those of live memory of the machine, whose cells have four records;
+        // tests run one CTA on an SM.
+        let cta = unsafe { Cta::start(globals, Records::Four, sm, launch, cta) };
+        RunningCta {
+            cta: RefCell::new(Some(cta)),
+            memory,
+        }
     }
 
     pub(crate) fn exit(&self) {
-        // SAFETY: as above.
-        unsafe { (FUNCTIONS.exit)(self.globals, self.sm) }
+        self.cta.take().unwrap().exit();
     }
 
     pub(crate) fn does(&self, what: Do) {
-        let (globals, sm, memory) = (self.globals, self.sm, self.memory);
-        let address = |granule: u32| memory + 8 * u64::from(granule);
+        let cta = self.cta.borrow();
+        let cta = cta.as_ref().unwrap();
+        let address = |granule: u32| self.memory + 8 * u64::from(granule);
         let line = |granule: u32, write: bool| 1 + 2 * (granule % 1000) + u32::from(write);
-        // SAFETY: as above; granules lie in the allocation.
-        unsafe {
-            match what {
-                Do::Write(at) => {
-                    (FUNCTIONS.access)(globals, sm, 1, address(at), 8, line(at, true));
-                }
-                Do::Read(at) => (FUNCTIONS.access)(globals, sm, 0, address(at), 8, line(at, false)),
-                Do::Wait => (FUNCTIONS.wait)(globals, sm),
-                Do::Add(at) => (FUNCTIONS.add)(globals, sm, address(at), 4, 1, line(at, true)),
-                Do::Release(at) => (FUNCTIONS.add)(globals, sm, address(at), 3, 1, line(at, true)),
-                Do::Acquire(at) => (FUNCTIONS.add)(globals, sm, address(at), 2, 1, line(at, true)),
-                Do::AddSystem(at) => {
-                    (FUNCTIONS.add)(globals, sm, address(at), 4, 3, line(at, true));
-                }
-            }
+        let access = |at, writes| cta.access(writes, address(at), 8, FILE, line(at, writes));
+        let add = |at, order, scope| {
+            let begun = cta.begin(address(at), 4, true, Strong { order, scope });
+            cta.end(&begun, true, true, FILE, line(at, true));
+        };
+        match what {
+            Do::Write(at) => access(at, true),
+            Do::Read(at) => access(at, false),
+            Do::Wait => cta.wait(),
+            Do::Add(at) => add(at, 4, 1),
+            Do::Release(at) => add(at, 3, 1),
+            Do::Acquire(at) => add(at, 2, 1),
+            Do::AddSystem(at) => add(at, 4, 3),
         }
     }
 }
