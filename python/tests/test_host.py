@@ -136,6 +136,25 @@ def test_tensors_of_what_is_remembered_name_it(session, monkeypatch: pytest.Monk
     _memory.gsan_free(address, 0)
 
 
+@pytest.mark.parametrize("words", [["ordered"], []])
+def test_two_ranks_race_unless_they_meet(words: list[str]) -> None:
+    program = PROGRAM.with_name("two_ranks.py")
+    pair = f"two ranks {os.getpid()} {len(words)}"
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, program, str(rank), pair, *words],
+            env=HOST,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    told = [rank.communicate(timeout=60)[0] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0]
+    race = "read-after-write (0, 1) [3, 9] (1, 0, 0)\n"
+    assert told == ["", "" if words else race]
+
+
 def under_run(*arguments: str) -> subprocess.CompletedProcess[str]:
     if not COMMAND.is_file():
         pytest.skip("the gsan command is not installed")
