@@ -298,7 +298,9 @@ impl<M: Memory> Cta<'_, M> {
             }
             return;
         }
-        if acquires && access.scope == RecordScope::Cta {
+        // What was released to its own CTA only has no parts of others: those would have widened it.
+        let stays = now.scope() == RecordScope::Cta && Some(now.publisher()) != self.id();
+        if acquires && (stays || access.scope == RecordScope::Cta) {
             return;
         }
         // Others released meanwhile, each together with what was there before. Their parts are not

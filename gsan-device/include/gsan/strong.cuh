@@ -440,8 +440,10 @@ GSAN_COLD bool observe(Cta cta, Warp warp, bool acquires, u64 found, u64 left, u
       second = !own && may_have_been_read(now);
     } else if (scope != GSAN_SCOPE_CTA) {
       // Others released meanwhile, each with what was there before. Their parts are not told apart:
-      // any may have been read.
-      second = true;
+      // any may have been read. What was released to its own CTA only has no parts of others: those
+      // would have widened it.
+      second = record_scope(now) != GSAN_SCOPE_CTA ||
+               (cta.has_slot() && record_thread(now) == cta.thread());
     }
   }
   bool learned = false;

@@ -407,3 +407,36 @@ fn a_token_of_before_is_never_taken_for_one_of_after() {
     told.sync(0);
     assert_eq!(read(&told), None);
 }
+
+#[test]
+fn what_is_released_to_its_own_cta_is_not_acquired_by_who_polls_meanwhile() {
+    let flag = |index, action, order, scope| Access {
+        thread: Thread::new(LaunchId(0), index, 0),
+        range: Range {
+            space: Space::Global,
+            address: FLAG,
+            bytes: 4,
+        },
+        action,
+        order,
+        scope,
+        site: SiteId(1),
+    };
+    for (scope, races) in [(Scope::Cta, 1), (Scope::Gpu, 0)] {
+        let mut told = Told::new(1, SIZES);
+        told.launch(0, 0, 2);
+        told.write((0, 0), DATA);
+        let see = flag(1, Action::Read, Order::Acquire, Scope::Gpu);
+        let raise = flag(0, Action::Write, Order::Release, scope);
+        told.on(Event::AtomicBegin(see));
+        told.on(Event::AtomicBegin(raise));
+        told.on(Event::AtomicEnd(raise));
+        told.on(Event::AtomicEnd(see));
+        told.write((0, 1), DATA);
+        let found = told.0.take_races();
+        let of_data = found
+            .iter()
+            .filter(|race| race.kind == RaceKind::WriteAfterWrite);
+        assert_eq!(of_data.count(), races, "{scope:?}");
+    }
+}
