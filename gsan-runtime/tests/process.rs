@@ -114,6 +114,13 @@ fn the_configuration_is_fixed_at_first_use_and_free_after_a_reset() {
     assert_eq!(process::race_count().unwrap(), (0, 0));
     race(&session, "third", 3);
     assert_eq!(process::race_count().unwrap(), (1, 0));
+    process::forget_races().unwrap();
+    race(&session, "third", 3);
+    assert_eq!(
+        process::race_count().unwrap(),
+        (1, 0),
+        "it is found anew once it was forgotten"
+    );
 }
 
 #[test]

@@ -25,6 +25,8 @@ struct State {
     streams: Vec<Gone>,
     /// What they were given, unless the host has waited for the device since.
     unawaited: Knowledge,
+    /// Of that, what blocking streams were given.
+    blocking: Knowledge,
 }
 
 /// What a stream leaves.
@@ -47,9 +49,19 @@ impl Dormant {
         self.lock().unawaited.clone()
     }
 
+    /// The part of it that blocking streams were given.
+    pub(crate) fn unawaited_of_blocking(&self) -> Knowledge {
+        self.lock().blocking.clone()
+    }
+
     /// The host knows what they were given.
     pub(crate) fn awaited(&self) {
-        let known = std::mem::take(&mut self.lock().unawaited);
+        let mut state = self.lock();
+        let known = (
+            std::mem::take(&mut state.unawaited),
+            std::mem::take(&mut state.blocking),
+        );
+        drop(state);
         drop(known);
     }
 
@@ -125,6 +137,9 @@ impl Inner {
         {
             let mut dormant = device.dormant.lock();
             dormant.unawaited.join(&last);
+            if stream.kind == StreamKind::Blocking {
+                dormant.blocking.join(&last);
+            }
             dormant.streams.push(gone);
         }
         // Now its handle may be opened anew.
@@ -179,6 +194,7 @@ impl Inner {
     ) -> Result<(), Error> {
         let mut dormant = device.dormant.lock();
         dormant.unawaited = Knowledge::default();
+        dormant.blocking = Knowledge::default();
         for gone in &mut dormant.streams {
             gone.last = Arc::default();
             each(&mut gone.state)?;

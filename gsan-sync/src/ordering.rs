@@ -211,7 +211,8 @@ impl Ordering {
         };
         if kind == StreamKind::Legacy {
             // It waits for blocking streams that are gone, too.
-            state.pending.push(Arc::new(device.dormant.unawaited()));
+            let gone = device.dormant.unawaited_of_blocking();
+            state.pending.push(Arc::new(gone));
         }
         let number = inner.next_stream.fetch_add(1, Relaxed);
         let stream = Arc::new(Stream::new(key, queue, kind, (number, at), state));

@@ -74,6 +74,11 @@ unsafe fn in_graph<'a>(
     count: usize,
     node: *mut u32,
 ) -> Result<(Vec<NodeId>, Output<'a, u32>), Failure> {
+    if u32::try_from(count).is_err() {
+        return Err(Failure::invalid(format!(
+            "dependencies: {count} nodes are more than any graph has"
+        )));
+    }
     // SAFETY: as of this function.
     let (dependencies, node) = unsafe {
         (

@@ -200,7 +200,8 @@ static void stale_and_foreign_handles(void) {
     OK(gsan_graph_begin(0, &builder));
     INVALID(gsan_graph_other(builder, &missing, 1, &node), "depends on node 7");
     INVALID(gsan_graph_other(builder, NULL, 1, &node), "dependencies is null");
-    INVALID(gsan_graph_other(builder, &missing, ~(size_t)0 / 2, &node), "more than any memory holds");
+    INVALID(gsan_graph_other(builder, &missing, ~(size_t)0 / 2, &node), "more than any graph has");
+    INVALID(gsan_graph_other(builder, &missing, (size_t)1 << 40, &node), "more than any graph has");
     INVALID(gsan_graph_child(builder, NULL, 0, builder, &node), "its own child");
     OK(gsan_graph_begin(0, &child));
     OK(gsan_graph_kernel(child, NULL, 0, NULL, 0, &info, &node, &table, &index));
