@@ -32,8 +32,9 @@ GSAN_DEVICE void receive(const u32* data, const u32* flag, u32 fenced) {
 
 }  // namespace
 
-// Threads of every CTA write to the same words, or those of each to its own.
-KERNEL collide(u32* words, u32 own, LAUNCH) {
+// Threads of every CTA write to the same words, or those of each to its own. A bound, as checks want more
+// registers than a thread of so many has.
+extern "C" __attribute__((global, launch_bounds(1024))) void collide(u32* words, u32 own, LAUNCH) {
   Kernel kernel(globals, table, index);
   store(words + thread() + (own != 0 ? cta() * threads() : 0), cta());  // @collide
 }
