@@ -17,9 +17,9 @@ def corner(number, counts, steps, FASTEST: tl.constexpr):
     at = ()
     for d in tl.static_range(len(steps) - 1, -1, -1):
         if d == FASTEST:
-            at = (first,) + at
+            at = (first,) + at  # type: ignore[assignment]
         else:
-            at = (number % counts[d] * steps[d],) + at
+            at = (number % counts[d] * steps[d],) + at  # type: ignore[assignment]
             number //= counts[d]
     return at
 
