@@ -110,9 +110,17 @@ def test_tensors_of_what_is_remembered_name_it(session, monkeypatch: pytest.Monk
     from gsan._compat import _testing
 
     def tensor(address: int, size: int, device: int) -> SimpleNamespace:
+        def rows(shape: tuple[int, int], strides: tuple[int, int]) -> SimpleNamespace:
+            assert (shape[0] - 1) * strides[0] + shape[1] == size
+            return tensor(address, shape[0] * shape[1], device)
+
         on = SimpleNamespace(index=device)
         return SimpleNamespace(
-            is_cuda=True, device=on, data_ptr=lambda: address, numel=lambda: size
+            is_cuda=True,
+            device=on,
+            data_ptr=lambda: address,
+            numel=lambda: size,
+            as_strided=rows,
         )
 
     monkeypatch.setattr(testing, "uint8_cuda_tensor_from_ptr", tensor)
