@@ -11,7 +11,8 @@
 //! - What nodes acquire from outside goes into one row over all ids that the whole plan shares. So
 //!   branches may count such things as ordered that only another branch acquired.
 //! - Right after a replay the last rows of each bank are merged into rows that the stream's next launch
-//!   names, and into the baseline.
+//!   names, and into the baseline. These rows are the stream's, one lineage for each bank, so that nothing
+//!   of a graph stays when it is gone.
 //!
 //! A graph may contain copies of other graphs. A copy of a kernel has the same arguments, so it finds the
 //! same descriptor: whoever replays writes the descriptors of the copies first, unless they are as it left
@@ -35,9 +36,9 @@ use crate::error::Error;
 use crate::kernels::Step;
 use crate::launch::{LaunchInfo, release};
 use crate::ordering::{AtomicCounts, DeviceState, Inner, Ordering};
-use crate::rows::{Area, Completion, Knowledge, Mark, Turn};
+use crate::rows::{Area, Completion, Knowledge, Pair};
 use crate::state::{Region, entries};
-use crate::stream::{Stream, StreamKey, StreamState};
+use crate::stream::{OutOfRows, Stream, StreamKey, StreamState};
 
 /// A node of a graph, in the order in which nodes were added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -382,13 +383,11 @@ impl PlanBuilder {
                 device.banks().give_back(bank);
             }
         })?;
-        let lineages = shape
+        let plan_banks = shape
             .banks
             .iter()
             .map(|bank| PlanBank {
                 bank: bank.bank,
-                lineage: self.inner.new_lineage(),
-                turn: Turn::new(&device.rows),
                 last: bank.last.iter().map(|&node| layout.rows[&node]).collect(),
             })
             .collect();
@@ -450,7 +449,7 @@ impl PlanBuilder {
                     .collect(),
                 inner: Arc::clone(&self.inner),
                 device: self.device,
-                banks: lineages,
+                banks: plan_banks,
                 taken_banks: banks,
                 memory: layout.memory,
                 baseline: layout.baseline,
@@ -477,7 +476,6 @@ impl PlanBuilder {
                         let row = move |node| ExternalRow {
                             bank,
                             row: rows[&node],
-                            lineage: self.inner.new_lineage(),
                         };
                         tops.into_iter().map(row)
                     });
@@ -513,7 +511,9 @@ impl PlanBuilder {
             foreign: foreign.address,
             states: states.address,
             rows,
-            memory: vec![row_memory, baseline, foreign, states, tables, lists],
+            memory: [row_memory, baseline, foreign, states, tables, lists]
+                .map(Arc::new)
+                .into(),
         };
         layout.descriptors = self.describe(shape, &layout)?;
         Ok(layout)
@@ -684,7 +684,7 @@ struct Layout {
     /// The descriptors of all kernels, in the order of nodes.
     descriptors: Vec<Box<[u64]>>,
     /// Rows, baseline, the foreign row, launch states, tables, lists of launches overtaken.
-    memory: Vec<Area>,
+    memory: Vec<Arc<Area>>,
     baseline: u64,
     foreign: u64,
     states: u64,
@@ -968,7 +968,7 @@ pub struct Plan {
     banks: Vec<PlanBank>,
     taken_banks: Vec<u32>,
     /// As in [`Layout`].
-    memory: Vec<Area>,
+    memory: Vec<Arc<Area>>,
     baseline: u64,
     foreign: u64,
     states: u64,
@@ -987,25 +987,20 @@ struct Described {
     words: Box<[u64]>,
 }
 
-/// A row of what comes before the record of an event. It has a lineage of its own: who knows it does
-/// not know the whole replay.
+/// A row of what comes before the record of an event.
 struct ExternalRow {
     bank: usize,
     row: u64,
-    lineage: u32,
 }
 
 struct PlanBank {
     bank: u32,
-    lineage: u32,
-    turn: Arc<Turn>,
     /// The rows that hold all completions in the bank.
     last: Vec<u64>,
 }
 
 #[derive(Default)]
 struct PlanState {
-    replays: u64,
     /// What comes before the end of the newest replay.
     known: Knowledge,
     begun: bool,
@@ -1211,11 +1206,12 @@ impl Plan {
         let device = self.device();
         let region = &device.region;
         if !inner.join_all(stream, state)? {
-            return Err(Error::NoRoomForRows {
-                device: region.device,
-                room: 0,
-                least: region.own_bytes() + region.foreign_bytes(),
-            });
+            return Err(self.no_rows());
+        }
+        // What the end of the replay needs: once the graph was given to the stream it is too late.
+        for bank in &self.banks {
+            let ready = state.graph_begins(bank.bank, &device.rows, || inner.new_lineage());
+            ready.map_err(|OutOfRows| self.no_rows())?;
         }
         if let Some(fence) = self.state().fence
             && !inner.backend.passed(fence)?
@@ -1267,35 +1263,30 @@ impl Plan {
         let slots = region.topology.slots();
         let ids = region.topology.ids();
         let baseline = entries(self.baseline);
-        let replay = {
-            let mut state = self.state();
-            state.replays += 1;
-            state.replays
-        };
-        let mark = Mark {
-            last: replay,
-            base: replay - 1,
-        };
         let mut steps = Vec::new();
         let mut done = Knowledge::default();
-        for bank in &self.banks {
-            let pair = bank.turn.take().ok_or(Error::NoRoomForRows {
-                device: region.device,
-                room: 0,
-                least: region.own_bytes() + region.foreign_bytes(),
-            })?;
-            for &row in &bank.last {
-                let part = baseline + 4 * u64::from(region.bank_first(bank.bank));
-                for target in [pair.own, part] {
-                    steps.push(Step::Merge {
-                        target,
-                        source: row,
-                        entries: slots,
-                        source_filled: 0,
-                        target_filled: 0,
-                    });
-                }
-            }
+        let mut points = Vec::new();
+        let mut entered = stream.reenter();
+        for (at, bank) in self.banks.iter().enumerate() {
+            let rows = entered.graph_rows(bank.bank);
+            let rows = rows.map_err(|OutOfRows| self.no_rows())?;
+            let external = self.events.iter().flat_map(|(_, external)| external);
+            let recorded = external.filter(|external| external.bank == at).count();
+            points.push(rows.points(recorded as u64));
+            let completion = rows.complete();
+            let completion = completion.map_err(|OutOfRows| self.no_rows())?;
+            let pair = completion.pair;
+            let part = baseline + 4 * u64::from(region.bank_first(bank.bank));
+            let merge = |source, target| Step::Merge {
+                target,
+                source,
+                entries: slots,
+                source_filled: 0,
+                target_filled: 0,
+            };
+            // The part has all earlier replays of the stream, whichever graphs these were of.
+            steps.extend(bank.last.iter().map(|&row| merge(row, part)));
+            steps.push(merge(part, pair.own));
             if done.completions.is_empty() {
                 steps.push(Step::Merge {
                     target: entries(pair.foreign),
@@ -1305,13 +1296,9 @@ impl Plan {
                     target_filled: pair.foreign,
                 });
             }
-            done.add(&Completion::new(
-                (bank.lineage, mark),
-                bank.bank,
-                pair,
-                &bank.turn,
-            ));
+            done.add(&completion);
         }
+        drop(entered);
         inner.kernels.run(stream.key.device, stream.queue, steps)?;
         let fence = inner.backend.fence(stream.key.device, stream.queue)?;
         if let Some(old) = self.state().fence.replace(fence) {
@@ -1322,13 +1309,16 @@ impl Plan {
         for (event, rows) in &self.events {
             let mut recorded = Knowledge::clone(&frontier);
             for external in rows {
-                let bank = &self.banks[external.bank];
-                recorded.add(&Completion::lent(
-                    (external.lineage, mark),
-                    bank.bank,
-                    (external.row, self.foreign),
-                    &bank.turn,
-                ));
+                let Some(point) = points[external.bank].next() else {
+                    continue;
+                };
+                let pair = Pair {
+                    own: external.row,
+                    foreign: self.foreign,
+                };
+                let bank = self.banks[external.bank].bank;
+                let areas = [0, 2].map(|area: usize| Arc::clone(&self.memory[area]));
+                recorded.add(&Completion::lent(point, bank, pair, areas));
             }
             inner.events.set(*event, Arc::new(recorded));
         }
@@ -1342,6 +1332,15 @@ impl Plan {
         drop(entered);
         stream.changed();
         Ok(())
+    }
+
+    fn no_rows(&self) -> Error {
+        let region = &self.device().region;
+        Error::NoRoomForRows {
+            device: region.device,
+            room: 0,
+            least: region.own_bytes() + region.foreign_bytes(),
+        }
     }
 
     /// Gives the plan up.

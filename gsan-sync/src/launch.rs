@@ -440,6 +440,10 @@ impl Inner {
             state.owed = steps(device, state.bank, &join);
             self.pay_steps(stream, state)?;
         }
+        // Of a stream that only replays graphs, too.
+        if state.retired.len() >= MOST_RETIRED {
+            self.retire(device, stream, state)?;
+        }
         Ok(true)
     }
 
@@ -453,14 +457,30 @@ impl Inner {
     ) -> Result<bool, Error> {
         self.pay_steps(stream, state)?;
         let used_up = state.block.as_ref().is_none_or(|block| block.is_used_up());
-        if !used_up && state.retired.len() < MOST_RETIRED {
-            return Ok(true);
-        }
-        let (backend, region) = (&*self.backend, &device.region);
-        let mut gone = std::mem::take(&mut state.retired);
         if used_up {
-            gone.extend(state.block.take().map(Retired::Block));
+            let block = state.block.take();
+            state.retired.extend(block.map(Retired::Block));
         }
+        if used_up || state.retired.len() >= MOST_RETIRED {
+            self.retire(device, stream, state)?;
+        }
+        if used_up {
+            let (backend, region) = (&*self.backend, &device.region);
+            state.block = device.blocks.take(backend, region, &device.rows)?;
+        }
+        Ok(state.block.is_some())
+    }
+
+    /// Puts what the stream's work does not need once it has come so far behind a fence, and gives back what
+    /// is behind fences that have passed.
+    fn retire(
+        &self,
+        device: &DeviceState,
+        stream: &Stream,
+        state: &mut StreamState,
+    ) -> Result<(), Error> {
+        let (backend, region) = (&*self.backend, &device.region);
+        let gone = std::mem::take(&mut state.retired);
         if !gone.is_empty() {
             state.behind.push(backend, region, stream.queue, gone)?;
         }
@@ -471,10 +491,7 @@ impl Inner {
                 }
             }
         }
-        if used_up {
-            state.block = device.blocks.take(backend, region, &device.rows)?;
-        }
-        Ok(state.block.is_some())
+        Ok(())
     }
 
     /// Takes a block back, and notes which of its launches never waited for their predecessor.

@@ -3,6 +3,7 @@
 //! Rows only grow and are never cleared: a pair of rows goes back to the stream whose completions
 //! it held, where everything in it is long known. It is cleared only when it changes hands.
 
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -84,30 +85,41 @@ impl RowMemory {
     /// `bytes` bytes of zeroes, rounded up to lines, until they are given back.
     pub(crate) fn lend(self: &Arc<Self>, bytes: u64) -> Option<Area> {
         let bytes = bytes.next_multiple_of(128);
-        let fitting = {
-            let mut state = self.lock();
-            let fits =
-                |&(_, &(size, _)): &(usize, &(u64, u64))| (bytes..=2 * bytes).contains(&size);
-            let areas = state.areas.iter().enumerate().filter(fits);
-            let best = areas.min_by_key(|(_, (size, _))| *size).map(|(at, _)| at);
-            best.map(|at| state.areas.swap_remove(at))
-        };
-        if let Some((size, address)) = fitting {
-            let area = Area {
-                address,
-                bytes: size,
-                memory: Arc::clone(self),
-            };
-            let cleared = self.backend.fill(self.device, address, size, 0);
-            if cleared.is_ok() {
-                return Some(area);
-            }
+        if let Some((size, address)) = self.given_back(bytes..=2 * bytes)
+            && let Some(area) = self.clear_lent(address, size)
+        {
+            return Some(area);
         }
-        Some(Area {
-            address: self.area(bytes)?,
+        if let Some(address) = self.area(bytes) {
+            return Some(self.lent(address, bytes));
+        }
+        // Rather one that is much too large than none.
+        let (size, address) = self.given_back(bytes..=u64::MAX)?;
+        self.clear_lent(address, size)
+    }
+
+    /// The smallest area of such a size that was given back: its size and address.
+    fn given_back(&self, sizes: RangeInclusive<u64>) -> Option<(u64, u64)> {
+        let mut state = self.lock();
+        let areas = state.areas.iter().enumerate();
+        let fitting = areas.filter(|(_, (size, _))| sizes.contains(size));
+        let (best, _) = fitting.min_by_key(|(_, (size, _))| *size)?;
+        Some(state.areas.swap_remove(best))
+    }
+
+    fn lent(self: &Arc<Self>, address: u64, bytes: u64) -> Area {
+        Area {
+            address,
             bytes,
             memory: Arc::clone(self),
-        })
+        }
+    }
+
+    /// An area that is used again; it is given back if it cannot be cleared.
+    fn clear_lent(self: &Arc<Self>, address: u64, bytes: u64) -> Option<Area> {
+        let area = self.lent(address, bytes);
+        let cleared = self.backend.fill(self.device, address, bytes, 0);
+        cleared.is_ok().then_some(area)
     }
 
     /// A pair of empty rows, for somebody who has `has` of them.
@@ -239,7 +251,8 @@ impl Drop for Turn {
     }
 }
 
-/// What was completed at one point of a lineage: a stream's launches, in their order.
+/// What was completed at one point of a lineage: a stream's launches, or its graphs' launches in one bank,
+/// in their order.
 ///
 /// It is pinned: as long as this exists, nobody writes the rows.
 pub(crate) struct Completion {
@@ -247,9 +260,11 @@ pub(crate) struct Completion {
     pub(crate) mark: Mark,
     pub(crate) bank: u32,
     pub(crate) pair: Pair,
-    turn: Arc<Turn>,
+    turn: Option<Arc<Turn>>,
     /// The stream has taken the rows back for want of others, and they grow.
     taken: AtomicBool,
+    /// Where the rows lie, if they are a graph's.
+    _areas: Option<[Arc<Area>; 2]>,
 }
 
 /// A point of a lineage, and what of the lineage comes before it: everything up to `base`.
@@ -286,21 +301,29 @@ impl Completion {
             mark,
             bank,
             pair,
-            turn: Arc::clone(turn),
+            turn: Some(Arc::clone(turn)),
             taken: AtomicBool::new(false),
+            _areas: None,
         })
     }
 
-    /// One whose rows belong to somebody else, who writes them again.
+    /// One whose rows belong to a graph, which writes them again at its next replay. Their memory is kept
+    /// though the graph may go.
     pub(crate) fn lent(
         (lineage, mark): (u32, Mark),
         bank: u32,
-        (own, foreign): (u64, u64),
-        turn: &Arc<Turn>,
+        pair: Pair,
+        areas: [Arc<Area>; 2],
     ) -> Arc<Completion> {
-        let made = Completion::new((lineage, mark), bank, Pair { own, foreign }, turn);
-        made.take();
-        made
+        Arc::new(Completion {
+            lineage,
+            mark,
+            bank,
+            pair,
+            turn: None,
+            taken: AtomicBool::new(true),
+            _areas: Some(areas),
+        })
     }
 
     pub(crate) fn covers(&self, other: &Completion) -> bool {
@@ -316,8 +339,10 @@ impl Completion {
 
 impl Drop for Completion {
     fn drop(&mut self) {
-        if !*self.taken.get_mut() {
-            self.turn.give_back(self.pair);
+        if let Some(turn) = &self.turn
+            && !*self.taken.get_mut()
+        {
+            turn.give_back(self.pair);
         }
     }
 }

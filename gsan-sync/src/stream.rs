@@ -1,7 +1,7 @@
 //! Streams: what each one's next launch starts after.
 
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::ThreadId;
 
 use gsan_vmm::backend::{Device, Stream as Queue};
@@ -99,7 +99,72 @@ pub(crate) struct StreamState {
     /// Steps that the backend refused; they come before the next launch.
     pub(crate) owed: Vec<Step>,
     /// Completions that somebody may still name, to be taken back when memory is short.
-    lent: Vec<std::sync::Weak<Completion>>,
+    lent: Vec<Weak<Completion>>,
+    /// Rows that its graphs complete into, of each bank that one of them had.
+    graphs: Vec<GraphRows>,
+}
+
+/// What graphs complete into that a stream replays, in one bank: since their replays follow each other on
+/// the stream, they are one lineage, whichever graph it was, and whether that is still there.
+pub(crate) struct GraphRows {
+    pub(crate) bank: u32,
+    lineage: u32,
+    turn: Arc<Turn>,
+    /// Counts replays, and events in them.
+    newest: u64,
+    /// For the next replay.
+    next: Option<Pair>,
+    lent: Vec<Weak<Completion>>,
+}
+
+impl GraphRows {
+    /// Sees to it that the next replay has rows to complete into.
+    fn get_ready(&mut self) -> Result<(), OutOfRows> {
+        if self.next.is_none() {
+            let pair = self.turn.take();
+            self.next = pair.or_else(|| take_back(&mut self.lent, &[]));
+        }
+        self.next.map(drop).ok_or(OutOfRows)
+    }
+
+    /// What is recorded inside a replay. It comes after all earlier replays, and `count` such points in
+    /// no order among each other.
+    pub(crate) fn points(&mut self, count: u64) -> impl Iterator<Item = (u32, Mark)> + use<> {
+        let (lineage, base) = (self.lineage, self.newest);
+        self.newest += count;
+        (base + 1..=base + count).map(move |last| (lineage, Mark { last, base }))
+    }
+
+    /// The end of a replay.
+    pub(crate) fn complete(&mut self) -> Result<Arc<Completion>, OutOfRows> {
+        self.get_ready()?;
+        let pair = self.next.take().ok_or(OutOfRows)?;
+        let mark = Mark {
+            last: self.newest + 1,
+            base: self.newest,
+        };
+        self.newest += 1;
+        let made = Completion::new((self.lineage, mark), self.bank, pair, &self.turn);
+        self.lent.retain(|lent| lent.strong_count() > 0);
+        self.lent.push(Arc::downgrade(&made));
+        Ok(made)
+    }
+}
+
+/// The rows of the oldest completion that nobody has taken back and that are not `used`.
+fn take_back(lent: &mut Vec<Weak<Completion>>, used: &[Pair]) -> Option<Pair> {
+    let mut found = None;
+    lent.retain(|lent| {
+        let Some(completion) = lent.upgrade() else {
+            return false;
+        };
+        if found.is_none() && !used.contains(&completion.pair) && completion.take() {
+            found = Some(completion.pair);
+            return false;
+        }
+        true
+    });
+    found
 }
 
 /// What a launch starts with.
@@ -173,6 +238,7 @@ impl StreamState {
             knowledge: None,
             owed: Vec::new(),
             lent: Vec::new(),
+            graphs: Vec::new(),
         }
     }
 
@@ -436,6 +502,34 @@ impl StreamState {
         self.acted = None;
     }
 
+    /// A graph with kernels in `bank`, whose rows lie in `memory`, is about to be replayed. A lineage is
+    /// asked for if none had.
+    pub(crate) fn graph_begins(
+        &mut self,
+        bank: u32,
+        memory: &Arc<RowMemory>,
+        lineage: impl FnOnce() -> u32,
+    ) -> Result<(), OutOfRows> {
+        if !self.graphs.iter().any(|known| known.bank == bank) {
+            self.graphs.push(GraphRows {
+                bank,
+                lineage: lineage(),
+                turn: Turn::new(memory),
+                newest: 0,
+                next: None,
+                lent: Vec::new(),
+            });
+        }
+        let known = self.graphs.iter_mut().find(|known| known.bank == bank);
+        known.ok_or(OutOfRows)?.get_ready()
+    }
+
+    /// Rows of a bank of a graph whose replay began.
+    pub(crate) fn graph_rows(&mut self, bank: u32) -> Result<&mut GraphRows, OutOfRows> {
+        let known = self.graphs.iter_mut().find(|known| known.bank == bank);
+        known.ok_or(OutOfRows)
+    }
+
     /// A graph was given to the stream, which completes into `done`.
     pub(crate) fn graph_done(&mut self, done: Arc<Knowledge>) {
         self.pending.push(done);
@@ -462,6 +556,9 @@ impl StreamState {
         self.seen = None;
         self.seen_of.clear();
         self.lent.clear();
+        for graphs in &mut self.graphs {
+            graphs.lent.clear();
+        }
         let mut kept = std::mem::take(&mut self.retired);
         kept.extend(self.block.take().map(Retired::Block));
         kept
@@ -568,19 +665,7 @@ impl StreamState {
         }
         let mut used: SmallVec<[Pair; 4]> = self.chain.iter().map(|c| c.link.pair).collect();
         used.push(self.base.pair);
-        let lent = std::mem::take(&mut self.lent);
-        let mut found = None;
-        for lent in lent {
-            let Some(completion) = lent.upgrade() else {
-                continue;
-            };
-            if found.is_none() && !used.contains(&completion.pair) && completion.take() {
-                found = Some(completion.pair);
-            } else {
-                self.lent.push(lent);
-            }
-        }
-        found.ok_or(OutOfRows)
+        take_back(&mut self.lent, &used).ok_or(OutOfRows)
     }
 
     /// Rows that launches of this stream alone may read, in stream order.

@@ -315,6 +315,8 @@ enum Step {
     },
     SyncStream(u64),
     Restart,
+    /// Closes a graph and builds it anew.
+    Rebuild(usize),
     Run {
         stream: u64,
     },
@@ -339,6 +341,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (event, stream.clone()).prop_map(|(event, stream)| Step::Wait { event, stream }),
         1 => stream.clone().prop_map(Step::SyncStream),
         1 => Just(Step::Restart),
+        2 => (0usize..2).prop_map(Step::Rebuild),
         3 => stream.prop_map(|stream| Step::Run { stream }),
     ]
 }
@@ -471,16 +474,17 @@ proptest! {
         for stream in 1..4 {
             gpu.open(stream);
         }
-        let graphs = graphs.map(|(nodes, captured)| {
+        let make = |(nodes, captured): &(Nodes, bool)| {
             let kernel = |(is_kernel, _): &(bool, _)| *is_kernel;
             // Of a capture without kernels there is no plan.
-            let graph = if captured && nodes.iter().any(kernel) {
-                capture(&gpu, &nodes)
+            if *captured && nodes.iter().any(kernel) {
+                capture(&gpu, nodes)
             } else {
-                build(&gpu, &nodes)
-            };
-            (graph, closure(&nodes))
-        });
+                build(&gpu, nodes)
+            }
+        };
+        let made_of = graphs;
+        let mut graphs = [0, 1].map(|at: usize| (make(&made_of[at]), closure(&made_of[at].0)));
         let all: usize = steps
             .iter()
             .map(|step| match step {
@@ -543,6 +547,16 @@ proptest! {
                     gpu.backend.run_all();
                     assert_eq!(gpu.ordering.restart(), Ok(Idle::Restarted));
                     model.host.extend(0..model.before.len());
+                }
+                Step::Rebuild(graph) => {
+                    gpu.backend.run_all();
+                    // A new graph may get the bank of the closed one, whose launches it must know for
+                    // the test to be exact.
+                    gpu.ordering.synchronize_device(GPU).unwrap();
+                    model.host.extend(0..model.before.len());
+                    graphs[graph].0.plan.close().unwrap();
+                    graphs[graph].0 = make(&made_of[graph]);
+                    model.graphs[graph] = Before::new();
                 }
                 Step::Run { stream } => {
                     gpu.backend.step(GPU, queue(stream)).unwrap();

@@ -6,7 +6,7 @@ use crate::gpu::Do::{Read, Write};
 use crate::gpu::{GPU, Gpu, settings};
 
 /// Memory of this process in KiB.
-fn resident() -> u64 {
+pub(crate) fn resident() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = text.split(' ').nth(1).unwrap().parse().unwrap();
     4 * pages

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod capture;
+mod closed_graphs;
 mod closure;
 mod dependent;
 mod destroyed;
