@@ -79,7 +79,12 @@ def plug_in(torch: Any) -> None:
         known = _of(self)
         if pool is None:
             pool = known.pool = pools.for_capture()
-        begin(self, pool, *args, **kwargs)
+        pools.underway.add(id(self))
+        try:
+            begin(self, pool, *args, **kwargs)
+        except BaseException:
+            pools.underway.discard(id(self))
+            raise
         device, stream = _current_stream(torch)
         capture = c_uint64()
         library().capture_id(device, stream, byref(capture))
@@ -90,6 +95,7 @@ def plug_in(torch: Any) -> None:
         try:
             end(self)
         finally:
+            pools.underway.discard(id(self))
             _of(self).end_capture()
 
     @functools.wraps(replay)

@@ -33,11 +33,26 @@ def allocator(write_once: bool = False) -> Any:
 
 def new_pool(write_once: bool = False) -> Any:
     """A `torch.cuda.MemPool` of managed memory, on the current device."""
-    import torch
-
-    pool = torch.cuda.MemPool(allocator(write_once).allocator())
+    pool = _class_of_pools()(allocator(write_once).allocator())
     _made.add(pool)
     return pool
+
+
+@functools.cache
+def _class_of_pools() -> Any:
+    import torch
+
+    class Pool(torch.cuda.MemPool):
+        """A pool that stays for as long as it cannot go.
+
+        One that goes gives back its memory, and PyTorch ends the process when allocation goes to
+        any pool meanwhile.
+        """
+
+        def __del__(self) -> None:
+            pools.outlive(self)
+
+    return Pool
 
 
 #: The pools that are there.
@@ -76,9 +91,15 @@ class Pools:
     def __init__(self) -> None:
         self._by_device: dict[int, Any] = {}
         self._begun: set[int] = set()
-        self._captures: dict[tuple[int, int], Any] = {}
-        self._over: list[Any] = []
+        #: The pools of captures by their handles, with their devices.
+        self._captures: dict[tuple[int, int], tuple[int, Any]] = {}
+        #: Those of graphs that are gone.
+        self._spent: list[tuple[int, Any]] = []
+        #: Pools that nobody uses any more, but that cannot go yet.
+        self._held: list[Any] = []
         self.wanted = False
+        #: The graphs that are being captured, by their identity.
+        self.underway: set[int] = set()
 
     def want(self) -> None:
         """Managed memory from now on; from the first use of CUDA on, if that is still to come."""
@@ -131,31 +152,53 @@ class Pools:
         # A pool gives back its memory when it goes.
         self._by_device.clear()
         self._captures.clear()
-        self._over.clear()
+        self._spent.clear()
         gc.collect()
+        self._held.clear()
         torch.cuda.empty_cache()
         self.wanted = wanted
 
+    def outlive(self, pool: Any) -> None:
+        """Keeps a pool that was about to go, if it must not."""
+        if self._begun:
+            self._held.append(pool)
+            _made.add(pool)
+
     def for_capture(self) -> Any:
-        """The handle of a new pool for captures on the current device; `None` if none is wanted."""
-        self._give_back()
+        """The handle of a pool for captures on the current device; `None` if none is wanted."""
         if not self.wanted:
             return None
-        pool = new_pool()
-        self._captures[tuple(pool.id)] = pool
+        import torch
+
+        device = torch._C._cuda_getDevice()
+        pool = self._take_spent(device)
+        if pool is None:
+            pool = new_pool()
+        self._captures[tuple(pool.id)] = device, pool
         return pool.id
 
     def capture_over(self, handle: Any) -> None:
         """A graph that used a pool of `for_capture` alone is gone."""
-        pool = self._captures.pop(tuple(handle), None)
-        if pool is not None:
-            self._over.append(pool)
+        known = self._captures.pop(tuple(handle), None)
+        if known is not None:
+            self._spent.append(known)
 
-    def _give_back(self) -> None:
-        """Drops the pools that nobody but this object holds; a graph lets go when it is
-        destroyed.
-        """
-        self._over = [pool for pool in self._over if pool.use_count() > 1]
+    def _take_spent(self, device: int) -> Any:
+        """A pool of a graph that is gone, if there is one that nothing uses."""
+        if self.underway:
+            # Nobody may wait for the device.
+            return None
+        # A graph lets go of its pool when it is destroyed.
+        free = (known for known in self._spent if known[0] == device and known[1].use_count() == 1)
+        known = next(free, None)
+        if known is None:
+            return None
+        import torch
+
+        self._spent.remove(known)
+        # The graph's last replay may still run, on whatever stream.
+        torch.cuda.synchronize()
+        return known[1]
 
 
 def _no_expandable_segments() -> None:
