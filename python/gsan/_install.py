@@ -262,8 +262,9 @@ def reset() -> None:
     if shared := sys.modules.get("gsan.symmetric_memory"):
         shared.forget()
     if "torch" in sys.modules:
-        from ._plugin import memory
+        from ._plugin import launching, memory
 
+        launching.scratch.drop()
         pools = memory.pools
         pools.drop()
     try:

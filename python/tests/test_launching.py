@@ -31,6 +31,16 @@ class Library:
         self.told.append(("forgotten", event))
 
 
+class Memory(tuple):
+    """As much of a tensor as scratch needs."""
+
+    def numel(self) -> int:
+        return len(self)
+
+    def __getitem__(self, index: Any) -> Any:
+        return Memory(super().__getitem__(index))
+
+
 class Hooks:
     def __init__(self) -> None:
         self.calls: list[Any] = []
@@ -47,6 +57,7 @@ def triton(monkeypatch: pytest.MonkeyPatch):
         def __init__(self, src: Any, metadata: Any) -> None:
             self.gsan_enabled = "gsan" in metadata.instrumentation_mode
             self.num_ctas, self.launch_pdl = metadata.num_ctas, metadata.launch_pdl
+            self.scratch = metadata.scratch
 
         def __call__(self, x, y, z, stream, function, packed, metadata, enter, leave, *args) -> Any:
             from gsan._plugin import launching
@@ -55,14 +66,31 @@ def triton(monkeypatch: pytest.MonkeyPatch):
                 raise RuntimeError("GSan does not support CUDA graph capture")
             if enter is not None:
                 enter(metadata)
+            if self.scratch:
+                scratches.append(active.allocate_default_profile_scratch(self.scratch, 16, stream))
             launches.append((launching.current(), args))
             if leave is not None:
                 leave(metadata)
             return "launched"
 
+    class CudaDriver:
+        launcher_cls = CudaLauncher
+
+        def __init__(self) -> None:
+            self.utils = utils
+
+        def get_current_device(self) -> int:
+            return 3
+
+        def allocate_default_profile_scratch(self, size: int, alignment: int, stream: int) -> Any:
+            zeroed.append(size)
+            return Memory(range(size))
+
     utils = SimpleNamespace(is_stream_capturing=lambda stream: stream == 99)
     launches: list[Any] = []
-    active = SimpleNamespace(utils=utils, get_current_device=lambda: 3, launcher_cls=CudaLauncher)
+    scratches: list[Any] = []
+    zeroed: list[int] = []
+    active = CudaDriver()
     knobs = SimpleNamespace(
         runtime=SimpleNamespace(kernel_load_end_hook=Hooks(), kernel_unload_hook=Hooks())
     )
@@ -79,15 +107,25 @@ def triton(monkeypatch: pytest.MonkeyPatch):
     launching = importlib.import_module("gsan._plugin.launching")
     library = Library()
     monkeypatch.setattr(launching, "library", lambda: library)
-    driver = SimpleNamespace(CudaLauncher=CudaLauncher)
+    monkeypatch.setattr(launching.cuda, "is_capturing", lambda stream: stream == 99)
+    launching.scratch.drop()
+    driver = SimpleNamespace(CudaLauncher=CudaLauncher, CudaDriver=CudaDriver)
     launching.plug_in(driver)
     return SimpleNamespace(
-        active=active, library=library, launches=launches, driver=driver, launching=launching
+        active=active,
+        library=library,
+        launches=launches,
+        scratches=scratches,
+        zeroed=zeroed,
+        driver=driver,
+        launching=launching,
     )
 
 
-def launcher(triton: Any, mode: str = "gsan", pdl: bool = False) -> Any:
-    metadata = SimpleNamespace(name="kernel", instrumentation_mode=mode, num_ctas=2, launch_pdl=pdl)
+def launcher(triton: Any, mode: str = "gsan", pdl: bool = False, scratch: int = 0) -> Any:
+    metadata = SimpleNamespace(
+        name="kernel", instrumentation_mode=mode, num_ctas=2, launch_pdl=pdl, scratch=scratch
+    )
     return triton.active.launcher_cls(None, metadata)
 
 
@@ -143,6 +181,38 @@ def test_captured_streams_are_not_refused(triton) -> None:
     assert triton.active.utils.is_stream_capturing(99)
     with pytest.raises(RuntimeError):
         launch(launcher(triton, mode=""), stream=99)
+
+
+def test_launches_that_may_start_early_share_out_what_was_zeroed_before(triton) -> None:
+    made = launcher(triton, pdl=True, scratch=700)
+    # 768 bytes each, of 64 at a time.
+    for _ in range(65):
+        launch(made)
+    assert triton.zeroed == [768 * 64, 768 * 64]
+    assert [list(given)[:1] for given in triton.scratches[:3]] == [[0], [768], [1536]]
+    assert {len(given) for given in triton.scratches} == {700}
+    # Streams share nothing, and nobody goes on where memory was given back.
+    launch(made, stream=12)
+    assert len(triton.zeroed) == 3
+    triton.launching.scratch.drop()
+    launch(made)
+    assert len(triton.zeroed) == 4
+
+
+@pytest.mark.parametrize(
+    "why, options, stream",
+    [
+        ("starts in its turn", {"scratch": 700}, 11),
+        ("is zeroed at each replay", {"scratch": 700, "pdl": True}, 99),
+        ("is too much to have ahead", {"scratch": 3 << 20, "pdl": True}, 11),
+        ("is of another tool", {"scratch": 700, "pdl": True, "mode": "other"}, 11),
+    ],
+)
+def test_other_scratch_is_zeroed_at_each_launch(triton, why, options, stream) -> None:
+    made = launcher(triton, **options)
+    for _ in range(2):
+        launch(made, stream=stream)
+    assert triton.zeroed == [options["scratch"]] * 2, why
 
 
 def test_what_comes_in_the_middle_of_a_launch_waits_for_its_end(triton) -> None:

@@ -6,6 +6,7 @@ given to the stream, so that two threads may launch on one stream.
 
 from __future__ import annotations
 
+import functools
 import threading
 from ctypes import byref, c_int, c_uint64, c_void_p
 from types import ModuleType
@@ -13,6 +14,7 @@ from typing import Any
 
 from .._errors import Error
 from .._native import LaunchInfo, library
+from . import driver as cuda
 from .compiling import is_instrumented
 
 
@@ -21,6 +23,8 @@ class _Current(threading.local):
 
     state: tuple[int, int] | None = None
     waiting: list | None = None
+    #: Whether it may start before the launch before it on its stream has ended.
+    programmatic = False
 
 
 _current = _Current()
@@ -145,7 +149,9 @@ def plug_in(driver: ModuleType) -> None:
 
             handle = None
             before, outer = _current.state, _current.waiting
+            early = _current.programmatic
             _current.waiting = [] if outer is None else outer
+            _current.programmatic = bool(self.launch_pdl)
             try:
                 if gridX <= 0 or gridY <= 0 or gridZ <= 0:
                     # Nothing is launched, but the stock launcher asks before it knows.
@@ -183,7 +189,7 @@ def plug_in(driver: ModuleType) -> None:
                     library().launch_end(handle, 1)
                 return result
             finally:
-                _current.state = before
+                _current.state, _current.programmatic = before, early
                 later, _current.waiting = _current.waiting, outer
                 if outer is None:
                     for call, arguments in later:
@@ -191,11 +197,64 @@ def plug_in(driver: ModuleType) -> None:
 
     Launcher.__name__ = Launcher.__qualname__ = stock.__name__
     driver.CudaLauncher = Launcher  # type: ignore[attr-defined]
+    _zero_scratch_ahead(driver.CudaDriver)
     active: Any = getattr(runtime, "_active", None)
     if getattr(active, "launcher_cls", None) is stock:
         active.launcher_cls = Launcher
     knobs.runtime.kernel_load_end_hook.add(_remember)
     knobs.runtime.kernel_unload_hook.add(_forget)
+
+
+class _Scratch:
+    """Zeroed memory for launches that may start early.
+
+    Kernels with clusters need some at each launch. The stock driver zeroes it on the launch's
+    stream, and behind that no launch starts before the one before has ended: what a program does
+    wrong then would not happen under GSan. So a piece is zeroed that several launches share out.
+    """
+
+    #: Of so many bytes, for so many launches at most.
+    BYTES, LAUNCHES = 4 << 20, 64
+
+    def __init__(self) -> None:
+        #: By device and stream, whose launches are made one by one.
+        self._pieces: dict[tuple[int, int], tuple[Any, int]] = {}
+
+    def take(self, device: int, stream: int, size: int, alignment: int, allocate: Any) -> Any:
+        """Zeroed memory for a launch on a stream; `allocate(size)` makes a new piece there."""
+        each = -(-size // max(256, alignment)) * max(256, alignment)
+        launches = min(self.LAUNCHES, self.BYTES // each)
+        if launches < 2:
+            return allocate(size)
+        piece, used = self._pieces.get((device, stream), (None, 0))
+        if piece is None or used + each > piece.numel():
+            piece, used = allocate(launches * each), 0
+        self._pieces[device, stream] = piece, used + each
+        return piece[used : used + size]
+
+    def drop(self) -> None:
+        """Gives back all memory."""
+        self._pieces.clear()
+
+
+scratch = _Scratch()
+
+
+def _zero_scratch_ahead(driver: Any) -> None:
+    """Gives the launches of `driver` that may start early scratch that does not hold them up."""
+    stock = driver.allocate_default_profile_scratch
+
+    @functools.wraps(stock)
+    def allocate(self: Any, size: int, alignment: int, stream: Any) -> Any:
+        def zeroed(bytes: int) -> Any:
+            return stock(self, bytes, alignment, stream)
+
+        # A graph's scratch is zeroed at each replay.
+        if not _current.programmatic or stream is None or cuda.is_capturing(stream):
+            return zeroed(size)
+        return scratch.take(self.get_current_device(), stream, size, alignment, zeroed)
+
+    driver.allocate_default_profile_scratch = allocate
 
 
 def _let_captures_pass(utils: Any) -> None:
