@@ -1183,7 +1183,9 @@ impl Plan {
         let inner = &self.inner;
         let (mut state, held) = inner.occupy_awake(stream)?;
         for event in &self.waits {
-            state.pending.extend(inner.events.get(*event));
+            if let Some(recorded) = inner.events.get(*event) {
+                state.start_after(recorded);
+            }
         }
         inner.awake(self.device());
         let begun = self.fill_baseline(stream, &mut state);

@@ -239,7 +239,7 @@ impl Inner {
                 drop(state);
                 let knowledge = legacy.enter()?.at_newest_action();
                 state = stream.enter()?;
-                state.pending.push(knowledge);
+                state.start_after(knowledge);
                 state.seen = Some(version);
             },
             StreamKind::Legacy => {
@@ -291,10 +291,7 @@ impl Inner {
     /// What comes next on `stream` starts after `edge`.
     pub(crate) fn add_edge(&self, stream: &Arc<Stream>, edge: Arc<Knowledge>) -> Result<(), Error> {
         let (mut state, held) = self.occupy(stream)?;
-        let last = state.pending.last();
-        if !last.is_some_and(|last| Arc::ptr_eq(last, &edge)) {
-            state.pending.push(edge);
-        }
+        state.start_after(edge);
         state.acted();
         stream.changed();
         self.vacate(stream, state, &held);

@@ -212,7 +212,7 @@ impl Ordering {
         if kind == StreamKind::Legacy {
             // It waits for blocking streams that are gone, too.
             let gone = device.dormant.unawaited_of_blocking();
-            state.pending.push(Arc::new(gone));
+            state.start_after(Arc::new(gone));
         }
         let number = inner.next_stream.fetch_add(1, Relaxed);
         let stream = Arc::new(Stream::new(key, queue, kind, (number, at), state));

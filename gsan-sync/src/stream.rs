@@ -64,6 +64,9 @@ pub(crate) enum Retired {
     Table(#[expect(dead_code, reason = "it is kept until it is dropped")] Table),
 }
 
+/// How many edges are kept apart between two launches.
+const MOST_PENDING: usize = 8;
+
 /// What a stream knows.
 pub(crate) struct StreamState {
     pub(crate) bank: u32,
@@ -79,7 +82,7 @@ pub(crate) struct StreamState {
     /// Launches since the last launch that started after all earlier ones, that one included.
     chain: SmallVec<[Chained; 2]>,
     /// What edges brought since the last launch.
-    pub(crate) pending: SmallVec<[Arc<Knowledge>; 2]>,
+    pending: SmallVec<[Arc<Knowledge>; 2]>,
     /// Which state of the host's knowledge was taken in.
     pub(crate) host_seen: u64,
     /// What is ordered before the newest launch, record or wait, while implicit edges came since.
@@ -532,7 +535,7 @@ impl StreamState {
 
     /// A graph was given to the stream, which completes into `done`.
     pub(crate) fn graph_done(&mut self, done: Arc<Knowledge>) {
-        self.pending.push(done);
+        self.start_after(done);
         self.knowledge = None;
         self.acted = None;
     }
@@ -605,7 +608,23 @@ impl StreamState {
         if self.acted.is_none() {
             self.acted = Some(self.knowledge());
         }
+        self.start_after(edge);
+    }
+
+    /// The next launch starts after `edge`, too.
+    pub(crate) fn start_after(&mut self, edge: Arc<Knowledge>) {
+        if self.pending.iter().any(|known| Arc::ptr_eq(known, &edge)) {
+            return;
+        }
         self.pending.push(edge);
+        // A program may wait for ever and launch nothing.
+        if self.pending.len() > MOST_PENDING {
+            let mut all = Knowledge::default();
+            for pending in self.pending.drain(..) {
+                all.join(&pending);
+            }
+            self.pending.push(Arc::new(all));
+        }
     }
 
     /// The stream did something: implicit edges have become real ones. Says whether there were any.

@@ -1,6 +1,6 @@
 //! Long runs: memory stays flat, also over restarts.
 
-use gsan_sync::{Idle, Settings};
+use gsan_sync::{Idle, Settings, StreamKey, StreamKind};
 
 use crate::gpu::Do::{Read, Write};
 use crate::gpu::{GPU, Gpu, settings};
@@ -54,4 +54,70 @@ fn memory_stays_flat_over_launches_events_and_restarts() {
         late < early + 4096,
         "{early} KiB after a fifth, {late} KiB at the end"
     );
+}
+
+#[test]
+fn memory_stays_flat_over_calls_without_launches() {
+    type Call = fn(&Gpu, [StreamKey; 3], u64);
+    let calls: [(&str, Call); 5] = [
+        (
+            "memory that is handed out again",
+            |gpu, [a, b, _], round| {
+                let address = 0x1000 * (1 + round % 7);
+                let ordering = &gpu.ordering;
+                ordering.memory_handed_out(address, 64, Some(a)).unwrap();
+                ordering.memory_used(address, 64, b).unwrap();
+                ordering.memory_freed(address).unwrap();
+            },
+        ),
+        ("events", |gpu, [a, b, _], round| {
+            gpu.ordering.record_event(round % 5, a).unwrap();
+            gpu.ordering.wait_event(b, round % 5).unwrap();
+            gpu.ordering.wait_event(a, (round + 1) % 5).unwrap();
+        }),
+        ("streams that wait", |gpu, [a, b, _], _| {
+            gpu.ordering.wait_stream(a, b).unwrap();
+            gpu.ordering.wait_stream(b, a).unwrap();
+        }),
+        ("the legacy default stream", |gpu, [_, b, default], _| {
+            gpu.ordering.record_event(1, default).unwrap();
+            gpu.ordering.wait_event(b, 1).unwrap();
+            gpu.ordering.record_event(2, b).unwrap();
+            gpu.ordering.wait_event(default, 2).unwrap();
+        }),
+        ("the host", |gpu, [a, b, _], _| {
+            gpu.ordering.synchronize_stream(a).unwrap();
+            gpu.ordering.wait_stream(b, a).unwrap();
+            gpu.ordering.synchronize_device(GPU).unwrap();
+        }),
+    ];
+    for (name, call) in calls {
+        let gpu = Gpu::new();
+        let default = gpu.open_as(GPU, 0, StreamKind::Legacy);
+        let (a, b) = (gpu.open(1), gpu.open_as(GPU, 2, StreamKind::Blocking));
+        for stream in [a, b, default] {
+            gpu.launch(stream, &[Read(0)]);
+        }
+        let rounds = 200_000;
+        let mut early = 0;
+        for round in 0..rounds {
+            call(&gpu, [a, b, default], round);
+            if round == rounds / 5 {
+                early = resident();
+            }
+        }
+        let late = resident();
+        assert!(
+            late < early + 512,
+            "{name}: {early} KiB after a fifth, {late} KiB at the end"
+        );
+        // The edges are there.
+        gpu.launch(a, &[Write(1)]);
+        gpu.ordering.wait_stream(b, a).unwrap();
+        for round in 0..20 {
+            call(&gpu, [a, b, default], round);
+        }
+        gpu.launch(b, &[Read(1)]);
+        assert!(gpu.races().is_empty(), "{name}");
+    }
 }
