@@ -23,6 +23,8 @@ pub(crate) struct HostOrder {
     /// Streams that the legacy default stream waits for, and that one, once it was used.
     blocking: Mutex<Vec<(StreamKey, Stream)>>,
     legacy: Mutex<Vec<(Device, Stream)>>,
+    /// Behind the work of blocking streams that are gone.
+    gone: Mutex<Vec<(Device, FenceId)>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -56,9 +58,37 @@ impl HostOrder {
         }
     }
 
-    /// A stream is gone. What it was given is done all the same.
-    pub(crate) fn closed(&self, key: StreamKey) {
-        lock(&self.blocking).retain(|(known, _)| *known != key);
+    /// A stream is gone. What it was given is done all the same, and the legacy default stream waits for it.
+    pub(crate) fn closed(&self, backend: &HostBackend, key: StreamKey) -> Result<()> {
+        let blocking = lock(&self.blocking)
+            .extract_if(.., |(known, _)| *known == key)
+            .next();
+        let Some((_, stream)) = blocking else {
+            return Ok(());
+        };
+        let fence = backend.fence(key.device, stream)?;
+        let mut gone = lock(&self.gone);
+        gone.push((key.device, fence));
+        gone.retain(|&(_, fence)| {
+            let over = backend.passed(fence) != Ok(false);
+            if over {
+                backend.forget(fence);
+            }
+            !over
+        });
+        Ok(())
+    }
+
+    /// Lets the legacy default stream of a device wait for streams that are gone.
+    fn wait_for_gone(&self, backend: &HostBackend, device: Device, legacy: Stream) -> Result<()> {
+        let mut all = lock(&self.gone);
+        let gone: Vec<_> = all.extract_if(.., |(of, _)| *of == device).collect();
+        drop(all);
+        for (_, fence) in gone {
+            backend.wait_on(device, legacy, fence)?;
+            backend.forget(fence);
+        }
+        Ok(())
     }
 
     /// Lets `stream` wait for what it waits for without being told.
@@ -73,6 +103,7 @@ impl HostOrder {
             .iter()
             .any(|&(of, known)| of == device && known == stream);
         let others: Vec<Stream> = if legacy {
+            self.wait_for_gone(backend, device, stream)?;
             let blocking = lock(&self.blocking);
             let own = blocking.iter().filter(|(key, _)| key.device == device);
             own.map(|&(_, stream)| stream).collect()

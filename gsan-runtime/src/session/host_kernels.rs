@@ -112,7 +112,6 @@ impl Session {
         body: impl Fn(&HostCta<'_>, [u32; 3]) + Send + Sync + 'static,
     ) -> Result<()> {
         ctas_of(launch)?;
-        self.known(device, stream)?;
         self.give(device, stream, launch, arguments, Box::new(body))?;
         self.as_host()?.runner.ring();
         Ok(())
@@ -127,8 +126,9 @@ impl Session {
         body: Box<Body>,
     ) -> Result<()> {
         let host = self.as_host()?;
-        let (key, queue) = (self.key(device, stream), self.queue(stream));
-        host.order.wait_implicitly(&host.backend, key, queue)?;
+        // Again: another thread may have given others something since the launch was begun.
+        self.wait_implicitly(device, stream)?;
+        let queue = self.queue(stream);
         let NodeArguments { table, index } = arguments;
         let number = index >> launch_flags::INDEX_NUMBER_SHIFT;
         let kernel = Kernel {

@@ -16,8 +16,7 @@ impl Session {
     pub fn event_recorded(&self, event: u64, device: Device, stream: u64) -> Result<()> {
         self.with_stream(device, stream, |key| self.ordering.record_event(event, key))?;
         if let Some(host) = &self.host {
-            let (key, queue) = (self.key(device, stream), self.queue(stream));
-            host.order.wait_implicitly(&host.backend, key, queue)?;
+            let queue = self.queue(stream);
             host.order.record(&host.backend, event, device, queue)?;
             host.runner.ring();
         }
@@ -66,6 +65,7 @@ impl Session {
     pub fn stream_waited(&self, device: Device, waiting: u64, awaited: u64) -> Result<()> {
         // Makes both known.
         self.known(device, awaited)?;
+        self.wait_implicitly(device, awaited)?;
         let awaited_key = self.key(device, awaited);
         let wait = |key| self.ordering.wait_stream(key, awaited_key);
         self.with_stream(device, waiting, wait)?;
@@ -85,7 +85,7 @@ impl Session {
     pub fn stream_synchronized(&self, device: Device, stream: u64) -> Result<()> {
         // What the host has waited for it knows: before that it would be told too early.
         if let Some(host) = &self.host {
-            self.known(device, stream)?;
+            self.wait_implicitly(device, stream)?;
             host.runner.ring();
             host.order.synchronize_stream(
                 &host.backend,

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod default_stream;
 mod kernels;
 mod machine;
 mod races;
