@@ -842,6 +842,19 @@ mod tests {
     }
 
     #[test]
+    fn an_announcement_stays_when_others_observe_other_bytes() {
+        // Lanes of one CTA, and CTAs whose elements are neighbours.
+        for neighbour in [rmw(2, 0xf0), rmw(3, 0xf0)] {
+            let cell = Shadow::<4>::new();
+            let late = begin(&cell, rmw(2, 0x0f));
+            let observer = begin(&cell, neighbour);
+            assert_eq!(end(&cell, &observer, neighbour), []);
+            assert_eq!(end(&cell, &late, rmw(2, 0x0f)), []);
+            assert!(cell.holds(rmw(2, 0x0f)) && cell.holds(neighbour));
+        }
+    }
+
+    #[test]
     fn a_strong_store_observes_nothing() {
         let cell = Shadow::<4>::new();
         let late = begin(&cell, rmw(2, 0x0f));

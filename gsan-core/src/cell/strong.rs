@@ -11,6 +11,8 @@
 //! compare-and-swap, and nothing else. A strong access that observes removes, at its end, the
 //! announcements that it finds in the cell as well as the atomic writes: one it observed was
 //! announced before its own instruction. If the announcement is gone, nothing is recorded.
+//! Announcements say which half of the granule they are for, so that neighbours which observe
+//! nothing of each other (elements of one tensor) leave each other alone.
 //!
 //! An announcement that follows a publication may stay where the observer acquires: it has the
 //! publisher's clock.
@@ -41,9 +43,17 @@ impl<const S: usize> Announced<S> {
     }
 }
 
+/// Below the halves of an announcement: which of the accesses of its CTA it is.
+const NONCE_BITS: u32 = 10;
+
+/// Which halves of its granule an access touches.
+fn halves(mask: u8) -> u32 {
+    u32::from(mask & 0x0f != 0) | u32::from(mask & 0xf0 != 0) << 1
+}
+
 impl<A: Atomic<Value = u64>, const S: usize> Cell<'_, A, S> {
     /// A strong access begins. `publishes`: it has just published into word 0. `nonce` tells the
-    /// accesses of one CTA apart that are under way at the same time; 12 bits of it count.
+    /// accesses of one CTA apart that are under way at the same time; 10 bits of it count.
     pub fn announce(
         self,
         access: &CellAccess,
@@ -81,7 +91,7 @@ impl<A: Atomic<Value = u64>, const S: usize> Cell<'_, A, S> {
             announced.mark = Record::new(RecordFields {
                 mask: 0,
                 write: publishes,
-                site: SiteId(nonce & crate::record::MAX_SITE),
+                site: SiteId(nonce & ((1 << NONCE_BITS) - 1) | halves(access.mask) << NONCE_BITS),
                 ..access.record().fields()
             })
             .bits();
@@ -210,7 +220,8 @@ impl<A: Atomic<Value = u64>, const S: usize> Cell<'_, A, S> {
                 continue;
             };
             let known = mark.write() && acquires && access.cover_each_other(mark, past);
-            if mark.mask() == 0 && found != own && !known {
+            let apart = mark.site().0 >> NONCE_BITS & halves(access.mask) == 0;
+            if mark.mask() == 0 && found != own && !known && !apart {
                 // Whatever has become of it meanwhile goes, too.
                 word.swap(0, Relaxed);
             }

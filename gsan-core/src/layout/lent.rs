@@ -27,8 +27,8 @@ structure! {
     /// What an atomic access keeps from its begin to its end: 40 bytes of private memory that Triton's
     /// code lends, uninitialised, and reuses.
     ///
-    /// The announcement is made again from the thread id, the epoch and the position of the thread in its
-    /// CTA. What word 0 was left as is what was found unless something was published.
+    /// The announcement is made again from the thread id, the epoch, the bytes and the position of the
+    /// thread in its CTA. What word 0 was left as is what was found unless something was published.
     pub struct AtomicEvent = "gsan_atomic_event", size 40, align 8 {
         /// Where the first byte lies in real memory, counted from its start: `GSAN_EVENT_OFFSET_BITS`. Above,
         /// the address of the state region in units of 1 GiB. 0: nothing to do at the end.

@@ -3,7 +3,8 @@
 // Lanes of one warp call together, and may name the same cell: then they take turns. A strong write
 // announces itself at begin: a record with an empty mask, which conflicts with nothing, holds its place.
 // Whoever observes the write removes the announcement, so that no record accuses him afterwards; the
-// record replaces the announcement and nothing else.
+// record replaces the announcement and nothing else. It says which half of the granule it is for:
+// neighbours observe nothing of each other.
 //
 // At begin it is not known whether something will be written: whatever reads is announced, too. But what is
 // at the position of an atomic load is most likely one again, which needs no announcement: threads that
@@ -136,10 +137,16 @@ GSAN_COLD u64 release_into(Cta cta, Warp warp, u64* word, bool releases, Release
   return left;
 }
 
-// The record by which an access says that it is under way.
-GSAN_DEVICE u64 announcement(Cta cta, u32 epoch, bool publishes, u32 scope) {
-  return make_record(cta.thread(), epoch, 0, publishes, scope,
-                     ptx::thread_index() & ((1u << GSAN_RECORD_SITE_BITS) - 1));
+// Below the halves of an announcement: which of the CTA's threads it is.
+constexpr u32 kNonceBits = 10;
+
+// Which halves of its granule an access touches.
+GSAN_DEVICE u32 halves(u32 mask) { return u32((mask & 0x0f) != 0) | u32((mask & 0xf0) != 0) << 1; }
+
+// The record by which an access to the bytes of `mask` says that it is under way.
+GSAN_DEVICE u64 announcement(Cta cta, u32 epoch, u32 mask, bool publishes, u32 scope) {
+  u32 nonce = ptx::thread_index() & ((1u << kNonceBits) - 1);
+  return make_record(cta.thread(), epoch, 0, publishes, scope, nonce | halves(mask) << kNonceBits);
 }
 
 // What an access keeps of a cell.
@@ -207,6 +214,7 @@ GSAN_DEVICE bool remove_announcements(u64* words, const Cell<S>& cell, u64 own,
   for (unsigned i = 1; i < S; ++i) {
     u64 mark = cell.at(i);
     if (mark == 0 || is_sync(mark) || record_mask(mark) != 0 || mark == own) continue;
+    if ((record_site(mark) >> kNonceBits & halves(record_mask(access.record))) == 0) continue;
     bool known = record_writes(mark) && acquires && access.cover_each_other(mark, past);
     // Whatever has become of it meanwhile goes, too.
     if (!known) ptx::exchange_relaxed_system(word_of(words, i), u64(0));
@@ -402,7 +410,7 @@ GSAN_COLD void begin_strong(Cta cta, Warp warp, bool takes, gsan_atomic_event* e
   if (cta.has_slot()) {
     CellAccess access = {make_record(cta.thread(), epoch, mask, true, strong.scope, 0),
                          GSAN_RACE_WRITE | (reads ? u32(GSAN_RACE_READ) : 0), strong.scope};
-    u64 mark = announcement(cta, epoch, strong.releases, strong.scope);
+    u64 mark = announcement(cta, epoch, mask, strong.releases, strong.scope);
     Sampler sampler = {constants.seed, granule / kGranule};
     Past past(cta);
     take_turns(takers, granule, [&](bool first) {
@@ -529,7 +537,7 @@ GSAN_COLD void end_strong(Warp warp, bool takes, const gsan_atomic_event* event,
   announced.place = u32(begun >> GSAN_EVENT_PLACE_SHIFT);
   announced.evicted = event->evicted;
   for (u32 i = 0; i < 3; ++i) announced.digests[i] = event->digests[i];
-  u64 mark = announcement(cta, epoch, strong.releases, strong.scope);
+  u64 mark = announcement(cta, epoch, mask, strong.releases, strong.scope);
   Sampler sampler = {constants.seed, granule / kGranule};
   Past past(cta);
   u32 loss = kNoLoss;
