@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 from gsan_programs import Case, Race
 
-TOKENS, EXPERTS, CAPACITY, WIDTH = 512, 8, 96, 64
+TOKENS, EXPERTS, CAPACITY, WIDTH = 512, 8, 64, 64
 
 
 @triton.jit

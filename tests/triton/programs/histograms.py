@@ -19,9 +19,10 @@ def count(
     p = tl.program_id(0)
     b = tl.arange(0, BINS)
     own = tl.histogram(tl.load(x + p * B + tl.arange(0, B)), BINS)
-    # Programs that share a copy begin with different halves, so as not to meet.
+    # Programs that share a copy begin with different halves, so as not to meet: those of each warp,
+    # since warps do not wait for each other.
     for half in range(2):
-        mine = (half + p // C) % 2 == b // (BINS // 2)
+        mine = (half + p // C) % 2 == b // 2 % 2
         tl.atomic_add(copies + p % C * BINS + b, own, mine, sem="relaxed")  # @copy
     if tl.atomic_add(done, 1, sem=SEM) == tl.num_programs(0) - 1:
         c = tl.arange(0, C)
