@@ -801,8 +801,8 @@ GSAN_STATIC_ASSERT(offsetof(struct gsan_kernel_name, reserved) == 12);
 /* What an atomic access keeps from its begin to its end: 40 bytes of private memory that Triton's
  * code lends, uninitialised, and reuses.
  *
- * The announcement is made again from the thread id, the epoch and the position of the thread in its
- * CTA. What word 0 was left as is what was found unless something was published.
+ * The announcement is made again from the thread id, the epoch, the bytes and the position of the
+ * thread in its CTA. What word 0 was left as is what was found unless something was published.
  */
 struct gsan_atomic_event {
     /* Where the first byte lies in real memory, counted from its start: GSAN_EVENT_OFFSET_BITS. Above,
