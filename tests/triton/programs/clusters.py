@@ -215,9 +215,9 @@ def cases(ctas: int) -> list[Case]:
         one("others do not wait", Race("hasty-put", "hasty-get")),
         one("wrong parity", Race("odd-put", "odd-get")),
         Case(name("sums"), lambda: run_sums(ctas)),
-        Case(name("100,000 cluster barriers"), lambda: run_exchange(ctas, 50_000), runs=2),
+        Case(name("100,000 cluster barriers"), lambda: run_exchange(ctas, 50_000), runs=1),
         # Two barriers, two phases a round.
-        Case(name("100,000 phases of mbarriers"), lambda: run_turns(ctas, 25_000), runs=2),
+        Case(name("100,000 phases of mbarriers"), lambda: run_turns(ctas, 25_000), runs=1),
     ]
 
 

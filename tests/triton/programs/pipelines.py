@@ -4,6 +4,8 @@ Element rows are divided among the CTAs of a cluster. Partitions of warps load, 
 mbarriers lie between them.
 """
 
+from typing import Any
+
 import torch
 from gsan_programs import Case, Race
 from triton.experimental import gluon
@@ -254,8 +256,11 @@ def described(tensor: torch.Tensor, box: list[int], cga: list[list[int]]) -> Ten
     return TensorDescriptor.from_tensor(tensor, box, layout)
 
 
-def register_layout(ctas: int) -> gl.BlockedLayout:
-    return gl.BlockedLayout([1, 4], [2, 16], [4, 1], [1, 0], cga_layout=bases(ctas, 1, 0))
+def options(ctas: int) -> dict[str, Any]:
+    """What kernels that go through a matrix step by step are launched with."""
+    layout = gl.BlockedLayout([1, 4], [2, 16], [4, 1], [1, 0], cga_layout=bases(ctas, 1, 0))
+    sizes = {"STAGES": STAGES, "STEPS": STEPS}
+    return {**sizes, "layout": layout, "num_warps": 4, "num_ctas": ctas}
 
 
 def matrix(ctas: int, value: float) -> torch.Tensor:
@@ -273,11 +278,7 @@ def run_doubled(ctas: int, shift: int, in_place: bool) -> None:
         described(x, box, cga),
         described(out, box, cga),
         shift,
-        STAGES=STAGES,
-        STEPS=STEPS,
-        layout=register_layout(ctas),
-        num_warps=4,
-        num_ctas=ctas,
+        **options(ctas),
     )
     torch.cuda.synchronize()
     if shift == 0:
@@ -292,11 +293,7 @@ def run_shared_out(ctas: int, shift: int, in_place: bool) -> None:
         out,
         shift,
         STEPS * COLUMNS,
-        STAGES=STAGES,
-        STEPS=STEPS,
-        layout=register_layout(ctas),
-        num_warps=4,
-        num_ctas=ctas,
+        **options(ctas),
     )
     torch.cuda.synchronize()
     if shift == 0:
@@ -316,12 +313,8 @@ def run_specialised(ctas: int, step: int, meet: bool) -> None:
         step,
         STEPS * COLUMNS,
         MEET=meet,
-        STAGES=STAGES,
-        STEPS=STEPS,
-        layout=register_layout(ctas),
         group=mbarrier.MBarrierLayout(bases(ctas, 0)),
-        num_warps=4,
-        num_ctas=ctas,
+        **options(ctas),
     )
     torch.cuda.synchronize()
     if step == ctas * ROWS and meet:
