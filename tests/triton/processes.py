@@ -129,6 +129,25 @@ PROGRAMS = [
         0,
     ),
     Program(
+        "pools that go",
+        KERNEL
+        + "import gsan\n"
+        + "from triton.experimental.gsan import create_mem_pool, symmetric_memory\n"
+        + "pool = create_mem_pool()\n"
+        + "with torch.cuda.use_mem_pool(pool): x = torch.ones(1024, device='cuda')\n"
+        + "del pool, x\n"
+        + "x = symmetric_memory.empty(1024, device='cuda')\n"
+        + "del x; gsan.reset(); launch(clean)\n"
+        + "for n in range(3):\n"
+        + "    x, graph = torch.ones(1024, device='cuda'), torch.cuda.CUDAGraph()\n"
+        + "    with torch.cuda.graph(graph): y = x * 2\n"
+        + "    graph.replay(); assert y.sum().item() == 2048\n"
+        + "    del y; graph.reset()\n"
+        + "del x, graph; gsan.reset(); launch(clean); print('done')",
+        0,
+        ("done",),
+    ),
+    Program(
         "halts",
         KERNEL + "try: launch(racy)\nexcept Exception as e: print('stopped', type(e)); os._exit(9)",
         66,
