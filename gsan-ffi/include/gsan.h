@@ -886,6 +886,10 @@ enum gsan_status gsan_doctor(char *json,
  * `stream` is the CUstream (0 and 1: the legacy default stream, 2: the thread's own), or a stream of the
  * host backend; streams become known at their first use. While the stream is captured, the launch
  * becomes a node of the graph.
+ *
+ * Calls about the stream by other threads wait for the end. Two threads that wait for each other so are
+ * told it by GSAN_WRONG_ORDER, and so is who waits for a thread that has ended; after a minute
+ * GSAN_TIMEOUT says who keeps the stream.
  */
 enum gsan_status gsan_launch_begin(int device,
                                    void *stream,
@@ -951,9 +955,11 @@ enum gsan_status gsan_stream_waited(int device,
 enum gsan_status gsan_stream_synchronized(int device, void *stream);
 
 /**
- * A stream is about to be destroyed: another one may get its handle.
+ * A stream is about to be destroyed: another one may get its handle. GSAN_WRONG_ORDER while a launch or a
+ * replay on it was begun and not ended.
  */
-enum gsan_status gsan_stream_forgotten(int device, void *stream);
+enum gsan_status gsan_stream_forgotten(int device,
+                                       void *stream);
 
 /**
  * The host has waited for a device. Call it after that.
@@ -1265,9 +1271,11 @@ enum gsan_status gsan_host_stream_create(int device,
                                          void **stream);
 
 /**
- * Gives a stream up, when all it was given is done.
+ * Gives a stream up, when all it was given is done. GSAN_WRONG_ORDER while a launch or a replay on it was
+ * begun and not ended.
  */
-enum gsan_status gsan_host_stream_destroy(int device, void *stream);
+enum gsan_status gsan_host_stream_destroy(int device,
+                                          void *stream);
 
 /**
  * Waits for a stream, which orders what follows after it.

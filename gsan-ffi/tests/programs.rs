@@ -21,7 +21,7 @@ fn ends_with(code: i32, name: &str, arguments: &[&str]) -> String {
             .join(name)
             .with_extension("c"),
     );
-    command.arg("-o").arg(&path);
+    command.args(["-pthread", "-o"]).arg(&path);
     link(&mut command);
     run(&mut command);
     let output = program(&path)
@@ -50,6 +50,11 @@ fn whatever_a_program_hands_over_it_gets_a_status_and_a_text() {
 #[test]
 fn a_correct_program_sees_what_is_there() {
     run_under_sanitizer("uses");
+}
+
+#[test]
+fn threads_that_would_wait_for_ever_are_told_so() {
+    run_under_sanitizer("keeps");
 }
 
 #[test]

@@ -213,7 +213,12 @@ fn of_order(error: &gsan_sync::Error) -> Kind {
     use gsan_sync::Error as E;
     match error {
         E::UnknownStream(_) => Kind::NotFound,
-        E::LaunchUnfinished(_)
+        E::StreamHeld {
+            why: gsan_sync::Held::TooLong(_),
+            ..
+        } => Kind::Timeout,
+        E::LaunchUnfinished { .. }
+        | E::StreamHeld { .. }
         | E::LaunchFinished { .. }
         | E::RankMissing(_)
         | E::GroupExists(_)

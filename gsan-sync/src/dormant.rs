@@ -12,7 +12,7 @@ use gsan_vmm::backend::FenceId;
 use crate::error::Error;
 use crate::ordering::{DeviceState, Inner, Ordering};
 use crate::rows::Knowledge;
-use crate::stream::{Stream, StreamKey, StreamKind, StreamState};
+use crate::stream::{Begun, Stream, StreamKey, StreamKind, StreamState};
 
 /// Streams of a device that are gone.
 #[derive(Default)]
@@ -91,13 +91,13 @@ impl Ordering {
         inner.refuse_captured(&stream, "its end")?;
         if stream.kind == StreamKind::Blocking {
             // Takes its implicit edges in.
-            drop(inner.occupy(&stream)?);
+            drop(inner.occupy(&stream, Begun::Call)?);
         }
         // The legacy default stream comes first in the order in which one may get hold of several.
         let legacy = inner.devices[stream.device].legacy.get();
         let legacy = legacy.filter(|_| stream.kind == StreamKind::Blocking);
         if let Some(legacy) = legacy {
-            legacy.enter()?.keep();
+            legacy.enter()?.keep(Begun::Call, key);
         }
         let left = inner.leave_all(&stream, legacy);
         if let Some(legacy) = legacy {

@@ -5,7 +5,7 @@ use gsan_core::ids::DeviceRank;
 use gsan_core::layout::ShapeError;
 use gsan_vmm::backend::{BackendError, Device};
 
-use crate::stream::StreamKey;
+use crate::stream::{Begun, StreamKey};
 
 /// A call that was refused. Nothing has changed then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,12 +24,33 @@ pub enum Error {
     /// The stream was opened before, as another kind.
     #[error("stream {:#x} of {} is open already, as another kind of stream", .0.handle, .0.device)]
     StreamDiffers(StreamKey),
-    /// This thread has begun a launch on the stream and has not finished it.
+    /// This thread has begun a launch or a replay on the stream and has not finished it.
     #[error(
-        "a launch on stream {:#x} of {} was begun and not finished: finish it before the next call \
-         on that stream", .0.handle, .0.device
+        "{} was begun and not finished: finish it before the next call on {}", told(*.begun, .on),
+        if .on == .stream { "that stream".into() } else { named(.stream) + ", which waits for it" }
     )]
-    LaunchUnfinished(StreamKey),
+    LaunchUnfinished {
+        /// The stream.
+        stream: StreamKey,
+        /// What was begun.
+        begun: Begun,
+        /// Which stream it was begun on.
+        on: StreamKey,
+    },
+    /// Another thread has begun a launch or a replay on the stream, and does not finish it.
+    #[error("{} cannot be used: {thread} has begun {}, and {why}", named(.stream), told(*.begun, .on))]
+    StreamHeld {
+        /// The stream.
+        stream: StreamKey,
+        /// What was begun.
+        begun: Begun,
+        /// Which stream it was begun on.
+        on: StreamKey,
+        /// The other thread.
+        thread: String,
+        /// Why it is not waited for any longer.
+        why: Held,
+    },
     /// The launch was finished before.
     #[error("launch {number} was finished already")]
     LaunchFinished {
@@ -192,6 +213,36 @@ pub enum Error {
     /// The backend refused.
     #[error(transparent)]
     Backend(#[from] BackendError),
+}
+
+/// Why a stream that another thread keeps is not waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Held {
+    /// The other thread waits, perhaps by way of others, for a stream that this one keeps.
+    #[error(
+        "waits for what this thread has begun and not finished: both would wait for ever. Finish one \
+         launch or replay before the next call"
+    )]
+    Crosswise,
+    /// The other thread is gone.
+    #[error("has ended without finishing it: any thread can do that")]
+    ThreadEnded,
+    /// The other thread takes too long.
+    #[error("has not finished it in {0:?}")]
+    TooLong(std::time::Duration),
+}
+
+fn named(stream: &StreamKey) -> String {
+    format!("stream {:#x} of {}", stream.handle, stream.device)
+}
+
+fn told(begun: Begun, on: &StreamKey) -> String {
+    let what = match begun {
+        Begun::Launch => "a launch",
+        Begun::Replay => "a replay",
+        Begun::Call => "a call",
+    };
+    format!("{what} on {}", named(on))
 }
 
 fn list(ranks: &[DeviceRank]) -> String {

@@ -38,7 +38,7 @@ use crate::launch::{LaunchInfo, release};
 use crate::ordering::{AtomicCounts, DeviceState, Inner, Ordering};
 use crate::rows::{Area, Completion, Knowledge, Pair};
 use crate::state::{Region, entries};
-use crate::stream::{OutOfRows, Stream, StreamKey, StreamState};
+use crate::stream::{Begun, OutOfRows, Stream, StreamKey, StreamState};
 
 /// A node of a graph, in the order in which nodes were added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -1053,7 +1053,7 @@ impl Plan {
         };
         let status = inner.backend.capture_status(key.device, stream.queue)?;
         if status != CaptureStatus::None {
-            stream.enter()?.keep();
+            stream.enter()?.keep(Begun::Replay, key);
             return match inner.begin_captured_replay(&stream, status, self) {
                 Ok(captured) => Ok(replay(stream, Vec::new(), 0, Some(captured))),
                 Err(error) => {
@@ -1181,7 +1181,7 @@ impl Plan {
 
     fn start_after(&self, stream: &Arc<Stream>) -> Result<(Vec<Arc<Stream>>, u32), Error> {
         let inner = &self.inner;
-        let (mut state, held) = inner.occupy_awake(stream)?;
+        let (mut state, held) = inner.occupy_awake(stream, Begun::Replay)?;
         for event in &self.waits {
             if let Some(recorded) = inner.events.get(*event) {
                 state.start_after(recorded);
@@ -1191,7 +1191,7 @@ impl Plan {
         let begun = self.fill_baseline(stream, &mut state);
         match begun {
             Ok(first) => {
-                state.keep();
+                state.keep(Begun::Replay, stream.key);
                 Ok((held, first))
             }
             Err(error) => {

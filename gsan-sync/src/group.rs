@@ -20,7 +20,7 @@ use crate::kernels::Step;
 use crate::launch::release;
 use crate::ordering::{DeviceState, Inner, Ordering};
 use crate::state::entries;
-use crate::stream::{Stream, StreamKey, StreamState};
+use crate::stream::{Begun, Stream, StreamKey, StreamState};
 
 /// Meetings whose missing ranks are kept.
 const KEPT: u32 = 32;
@@ -255,7 +255,7 @@ impl Group {
     ) -> Result<(), Error> {
         let inner = &self.inner;
         inner.refuse_captured(stream, "a barrier")?;
-        let (mut state, held) = inner.occupy_awake(stream)?;
+        let (mut state, held) = inner.occupy_awake(stream, Begun::Call)?;
         inner.awake(self.device());
         let given = inner.join_all(stream, &mut state).and_then(|joined| {
             if !joined {

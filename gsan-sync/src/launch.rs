@@ -15,7 +15,9 @@ use crate::kernels::Step;
 use crate::ordering::{AtomicCounts, DeviceState, Inner, Ordering};
 use crate::rows::Knowledge;
 use crate::state::entries;
-use crate::stream::{Entered, Join, Retired, Start, Stream, StreamKey, StreamKind, StreamState};
+use crate::stream::{
+    Begun, Entered, Join, Retired, Start, Stream, StreamKey, StreamKind, StreamState,
+};
 
 /// How much may be retired before the stream gets a fence for it alone.
 const MOST_RETIRED: usize = 16;
@@ -152,14 +154,14 @@ impl Ordering {
     /// the capture.
     ///
     /// # Errors
-    /// When the stream is not known, a launch of this thread on it is unfinished, or the backend
-    /// fails.
+    /// When the stream is not known, a launch of this thread on it is unfinished, another thread keeps it
+    /// and does not let go of it, or the backend fails.
     pub fn begin_launch(&self, key: StreamKey, info: &LaunchInfo) -> Result<Launch, Error> {
         let inner = &self.inner;
         let stream = inner.stream(key)?;
         let status = inner.backend.capture_status(key.device, stream.queue)?;
         if status != CaptureStatus::None {
-            stream.enter()?.keep();
+            stream.enter()?.keep(Begun::Launch, key);
             let captured = match inner.begin_captured(&stream, status, info) {
                 Ok(captured) => captured,
                 Err(error) => {
@@ -177,7 +179,7 @@ impl Ordering {
                 finished: false,
             });
         }
-        let (mut state, held) = inner.occupy_awake(&stream)?;
+        let (mut state, held) = inner.occupy_awake(&stream, Begun::Launch)?;
         let chosen = inner.choose(&stream, &mut state, info);
         let chosen = match chosen {
             Ok(chosen) => chosen,
@@ -187,7 +189,7 @@ impl Ordering {
                 return Err(error);
             }
         };
-        state.keep();
+        state.keep(Begun::Launch, key);
         Ok(Launch {
             inner: Arc::clone(inner),
             stream,
@@ -218,6 +220,7 @@ impl Inner {
     pub(crate) fn occupy<'s>(
         &self,
         stream: &'s Arc<Stream>,
+        what: Begun,
     ) -> Result<(Entered<'s>, Vec<Arc<Stream>>), Error> {
         let device = &self.devices[stream.device];
         match stream.kind {
@@ -243,7 +246,7 @@ impl Inner {
                 state.seen = Some(version);
             },
             StreamKind::Legacy => {
-                stream.enter()?.keep();
+                stream.enter()?.keep(what, stream.key);
                 let all: Vec<Arc<Stream>> = {
                     let blocking = device.blocking.read();
                     blocking.unwrap_or_else(PoisonError::into_inner).clone()
@@ -268,7 +271,7 @@ impl Inner {
                         own.wait_implicitly(knowledge);
                     }
                     drop(own);
-                    entered.keep();
+                    entered.keep(what, stream.key);
                     held.push(blocking);
                 }
                 Ok((stream.reenter(), held))
@@ -278,7 +281,7 @@ impl Inner {
 
     /// What is ordered before a record on `stream` now.
     pub(crate) fn knowledge(&self, stream: &Arc<Stream>) -> Result<Arc<Knowledge>, Error> {
-        let (mut state, held) = self.occupy(stream)?;
+        let (mut state, held) = self.occupy(stream, Begun::Call)?;
         let knowledge = state.knowledge();
         if state.acted() {
             // Streams that wait for this one now wait for what it waits for.
@@ -290,7 +293,7 @@ impl Inner {
 
     /// What comes next on `stream` starts after `edge`.
     pub(crate) fn add_edge(&self, stream: &Arc<Stream>, edge: Arc<Knowledge>) -> Result<(), Error> {
-        let (mut state, held) = self.occupy(stream)?;
+        let (mut state, held) = self.occupy(stream, Begun::Call)?;
         state.start_after(edge);
         state.acted();
         stream.changed();

@@ -215,7 +215,9 @@ impl Ordering {
             state.start_after(Arc::new(gone));
         }
         let number = inner.next_stream.fetch_add(1, Relaxed);
-        let stream = Arc::new(Stream::new(key, queue, kind, (number, at), state));
+        let patience = inner.settings.patience;
+        let stream = Stream::new(key, queue, kind, (number, at), state, patience);
+        let stream = Arc::new(stream);
         match kind {
             StreamKind::Legacy => {
                 let _ = device.legacy.set(Arc::clone(&stream));

@@ -7,6 +7,7 @@
 use std::mem::offset_of;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Duration;
 
 use gsan_core::atomics::Native;
 use gsan_core::compressed::restart::RestartMarks;
@@ -19,10 +20,14 @@ use crate::error::Error;
 use crate::launch::release;
 use crate::ordering::{AtomicCounts, DeviceState, Inner, Ordering};
 use crate::settings::Settings;
-use crate::stream::{Retired, Stream, StreamState};
+use crate::stream::{Begun, Retired, Stream, StreamState};
 
 /// The mark of a rank that is busy.
 const BUSY: u32 = 0;
+
+/// How often a restart tries to get hold of all streams, and how long it waits in between.
+const ATTEMPTS: u32 = 50;
+const PAUSE: Duration = Duration::from_micros(50);
 
 /// The marks of all ranks.
 pub(crate) struct Marks {
@@ -108,7 +113,15 @@ impl Ordering {
     pub fn restart(&self) -> Result<Idle, Error> {
         let inner = &*self.inner;
         let mut gate = inner.together.lock();
-        let held = inner.hold_all()?;
+        let mut attempts = 0..ATTEMPTS;
+        let held = loop {
+            match inner.try_hold_all()? {
+                Ok(held) => break held,
+                Err(_) if attempts.next().is_none() => return Ok(Idle::NotYet),
+                // A launch is begun and ended sooner than that, as a rule.
+                Err(_) => std::thread::sleep(PAUSE),
+            }
+        };
         let restarted = match inner.restart_together(&mut gate, &held) {
             Ok(None) => inner.restart_held(&held),
             Ok(Some(idle)) => Ok(idle),
@@ -134,19 +147,38 @@ impl Inner {
         }
     }
 
-    /// Gets hold of all streams.
+    /// Gets hold of all streams. What other threads have begun is waited for.
     pub(crate) fn hold_all(&self) -> Result<Vec<std::sync::Arc<Stream>>, Error> {
-        let streams = self.streams_in_order();
-        for (at, stream) in streams.iter().enumerate() {
-            match stream.enter() {
-                Ok(entered) => entered.keep(),
-                Err(error) => {
-                    release(&streams[..at]);
-                    return Err(error);
-                }
+        loop {
+            match self.try_hold_all()? {
+                Ok(streams) => return Ok(streams),
+                // Whoever keeps it may want another one: nothing is kept while this waits.
+                Err(busy) => match busy.enter() {
+                    Ok(_) | Err(Error::UnknownStream(_)) => {}
+                    Err(error) => return Err(error),
+                },
             }
         }
-        Ok(streams)
+    }
+
+    /// Gets hold of all streams, or returns one that another thread keeps, or that is about to go.
+    fn try_hold_all(
+        &self,
+    ) -> Result<Result<Vec<std::sync::Arc<Stream>>, std::sync::Arc<Stream>>, Error> {
+        let streams = self.streams_in_order();
+        for (at, stream) in streams.iter().enumerate() {
+            let busy = match stream.try_enter() {
+                Ok(Some(entered)) => {
+                    entered.keep(Begun::Call, stream.key);
+                    continue;
+                }
+                Ok(None) | Err(Error::UnknownStream(_)) => Ok(Err(std::sync::Arc::clone(stream))),
+                Err(error) => Err(error),
+            };
+            release(&streams[..at]);
+            return busy;
+        }
+        Ok(Ok(streams))
     }
 
     /// A stream that still has work, or is being captured.

@@ -1,5 +1,7 @@
 //! What has to be known before the first launch, and cannot change afterwards.
 
+use std::time::Duration;
+
 use gsan_core::ids::DeviceRank;
 use gsan_vmm::backend::Device;
 
@@ -48,6 +50,9 @@ pub struct Settings {
     /// How many launches must have been made before a device-wide wait looks for wear again, which
     /// reads memory of the device.
     pub launches_between_looks: u64,
+    /// How long a thread waits for a stream that another one keeps between the begin and the end of a
+    /// launch or a replay.
+    pub patience: Duration,
 }
 
 impl Default for Settings {
@@ -72,6 +77,7 @@ impl Default for Settings {
             write_once: 0,
             flags: 0,
             launches_between_looks: 4096,
+            patience: Duration::from_secs(60),
         }
     }
 }

@@ -1,17 +1,18 @@
 //! Streams: what each one's next launch starts after.
 
-use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release};
+use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::thread::ThreadId;
+use std::time::{Duration, Instant};
 
 use gsan_vmm::backend::{Device, Stream as Queue};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::blocks::{Behind, Block};
-use crate::error::Error;
+use crate::error::{Error, Held};
 use crate::kernels::Step;
 use crate::rows::{Completion, Knowledge, Mark, Pair, RowMemory, Table, Turn};
+use crate::threads::{self, Keeper, Thread, Waiting};
 
 /// A stream, by its device and the program's handle. A per-thread default stream has a handle that
 /// its user makes up for each thread.
@@ -34,6 +35,17 @@ pub enum StreamKind {
     Blocking,
     /// One made with `CU_STREAM_NON_BLOCKING`.
     NonBlocking,
+}
+
+/// What keeps a stream from its begin to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Begun {
+    /// A launch.
+    Launch,
+    /// A replay of a graph.
+    Replay,
+    /// A call that gets hold of several streams.
+    Call,
 }
 
 /// Rows at a point of the stream.
@@ -63,6 +75,12 @@ pub(crate) enum Retired {
     Named(#[expect(dead_code, reason = "it is kept until it is dropped")] Vec<Arc<Completion>>),
     Table(#[expect(dead_code, reason = "it is kept until it is dropped")] Table),
 }
+
+/// How often a thread that waits for a stream looks who keeps it.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How long another thread may take to end what a thread began that is gone.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// How many edges are kept apart between two launches.
 const MOST_PENDING: usize = 8;
@@ -718,11 +736,14 @@ pub(crate) struct Stream {
     version: AtomicU64,
     lane: Mutex<Lane>,
     freed: Condvar,
+    /// The thread that keeps it. Written under the lock.
+    keeper: Keeper,
+    patience: Duration,
 }
 
 struct Lane {
-    /// The thread between the begin and the end of a launch.
-    owner: Option<ThreadId>,
+    /// What keeps everybody else out.
+    kept: Option<Kept>,
     /// How many threads wait for it.
     waiting: u32,
     /// The program has destroyed the stream.
@@ -730,8 +751,18 @@ struct Lane {
     state: StreamState,
 }
 
+/// What keeps a stream, and who began it.
+#[derive(Clone, Copy)]
+struct Kept {
+    what: Begun,
+    /// The stream that it was begun on: of a launch on the legacy default stream another one.
+    on: StreamKey,
+    thread: Thread,
+}
+
 /// A stream, locked for one call.
 pub(crate) struct Entered<'s> {
+    stream: &'s Stream,
     lane: MutexGuard<'s, Lane>,
 }
 
@@ -756,6 +787,7 @@ impl Stream {
         kind: StreamKind,
         (number, device): (u32, usize),
         state: StreamState,
+        patience: Duration,
     ) -> Stream {
         Stream {
             key,
@@ -765,47 +797,105 @@ impl Stream {
             device,
             version: AtomicU64::new(0),
             lane: Mutex::new(Lane {
-                owner: None,
+                kept: None,
                 waiting: 0,
                 gone: false,
                 state,
             }),
             freed: Condvar::new(),
+            keeper: Keeper::default(),
+            patience,
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Lane> {
+        self.lane.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until no launch of another thread is between its begin and its end.
     pub(crate) fn enter(&self) -> Result<Entered<'_>, Error> {
-        let mut lane = self.lane.lock().unwrap_or_else(PoisonError::into_inner);
-        if lane.owner.is_some() {
-            let this = std::thread::current().id();
-            while let Some(owner) = lane.owner {
-                if owner == this {
-                    return Err(Error::LaunchUnfinished(self.key));
-                }
-                lane.waiting += 1;
-                lane = self
-                    .freed
-                    .wait(lane)
-                    .unwrap_or_else(PoisonError::into_inner);
-                lane.waiting -= 1;
+        let mut lane = self.lock();
+        if lane.kept.is_some() {
+            lane = self.wait(lane)?;
+        }
+        self.entered(lane)
+    }
+
+    /// The same, but `None` when another thread keeps the stream.
+    pub(crate) fn try_enter(&self) -> Result<Option<Entered<'_>>, Error> {
+        let lane = self.lock();
+        match lane.kept {
+            Some(kept) if kept.thread == threads::this() => Err(self.unfinished(kept)),
+            Some(_) => Ok(None),
+            None => self.entered(lane).map(Some),
+        }
+    }
+
+    fn entered<'s>(&'s self, lane: MutexGuard<'s, Lane>) -> Result<Entered<'s>, Error> {
+        match lane.gone {
+            true => Err(Error::UnknownStream(self.key)),
+            false => Ok(Entered { stream: self, lane }),
+        }
+    }
+
+    fn unfinished(&self, kept: Kept) -> Error {
+        Error::LaunchUnfinished {
+            stream: self.key,
+            begun: kept.what,
+            on: kept.on,
+        }
+    }
+
+    #[cold]
+    fn wait<'s>(&'s self, mut lane: MutexGuard<'s, Lane>) -> Result<MutexGuard<'s, Lane>, Error> {
+        let (this, since) = (threads::this(), Instant::now());
+        let mut waiting = None;
+        while let Some(kept) = lane.kept {
+            if kept.thread == this {
+                return Err(self.unfinished(kept));
             }
+            let waited = since.elapsed();
+            if waiting.is_none() {
+                waiting = Waiting::enter(this, &self.keeper);
+            }
+            let why = if waiting.is_none() {
+                Some(Held::Crosswise)
+            } else if waited >= GRACE && threads::has_ended(kept.thread) {
+                Some(Held::ThreadEnded)
+            } else if waited >= self.patience {
+                Some(Held::TooLong(self.patience))
+            } else {
+                None
+            };
+            if let Some(why) = why {
+                drop(lane);
+                return Err(Error::StreamHeld {
+                    stream: self.key,
+                    begun: kept.what,
+                    on: kept.on,
+                    thread: threads::name(kept.thread),
+                    why,
+                });
+            }
+            lane.waiting += 1;
+            // Nobody tells of a thread that ends.
+            let woken = self.freed.wait_timeout(lane, LOOK.min(self.patience));
+            lane = woken.unwrap_or_else(PoisonError::into_inner).0;
+            lane.waiting -= 1;
         }
-        if lane.gone {
-            return Err(Error::UnknownStream(self.key));
-        }
-        Ok(Entered { lane })
+        Ok(lane)
     }
 
     /// The state, though a launch of this thread is under way.
     pub(crate) fn reenter(&self) -> Entered<'_> {
-        let lane = self.lane.lock().unwrap_or_else(PoisonError::into_inner);
-        Entered { lane }
+        let lane = self.lock();
+        Entered { stream: self, lane }
     }
 
     /// Lets others in.
     pub(crate) fn leave(&self, mut entered: Entered<'_>) {
-        entered.lane.owner = None;
+        entered.lane.kept = None;
+        self.keeper.store(0, Relaxed);
         let waiting = entered.lane.waiting > 0;
         drop(entered);
         if waiting {
@@ -825,9 +915,11 @@ impl Stream {
 }
 
 impl Entered<'_> {
-    /// Keeps everybody else out until [`Stream::leave`].
-    pub(crate) fn keep(mut self) {
-        self.lane.owner = Some(std::thread::current().id());
+    /// Keeps everybody else out until [`Stream::leave`], for what was begun on a stream.
+    pub(crate) fn keep(mut self, what: Begun, on: StreamKey) {
+        let thread = threads::this();
+        self.lane.kept = Some(Kept { what, on, thread });
+        self.stream.keeper.store(thread, Relaxed);
     }
 
     /// From now on nobody enters.

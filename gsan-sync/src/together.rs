@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::launch::release;
 use crate::ordering::{AtomicCounts, Inner};
 use crate::restart::Idle;
-use crate::stream::{Entered, Stream};
+use crate::stream::{Begun, Entered, Stream};
 
 /// How long a launch waits for others to zero: they are dead then.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -186,10 +186,11 @@ impl Inner {
     pub(crate) fn occupy_awake<'s>(
         &self,
         stream: &'s Arc<Stream>,
+        what: Begun,
     ) -> Result<(Entered<'s>, Vec<Arc<Stream>>), Error> {
         loop {
             self.awake_together()?;
-            let (state, held) = self.occupy(stream)?;
+            let (state, held) = self.occupy(stream, what)?;
             if !self.together.is_idle() {
                 return Ok((state, held));
             }

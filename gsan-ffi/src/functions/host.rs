@@ -79,7 +79,8 @@ pub unsafe extern "C" fn gsan_host_stream_create(
     })
 }
 
-/// Gives a stream up, when all it was given is done.
+/// Gives a stream up, when all it was given is done. GSAN_WRONG_ORDER while a launch or a replay on it was
+/// begun and not ended.
 #[unsafe(no_mangle)]
 pub extern "C" fn gsan_host_stream_destroy(device: c_int, stream: *mut c_void) -> gsan_status {
     status(|| {

@@ -51,6 +51,10 @@ pub(crate) unsafe fn kernel_launch<'a>(
 /// `stream` is the CUstream (0 and 1: the legacy default stream, 2: the thread's own), or a stream of the
 /// host backend; streams become known at their first use. While the stream is captured, the launch
 /// becomes a node of the graph.
+///
+/// Calls about the stream by other threads wait for the end. Two threads that wait for each other so are
+/// told it by GSAN_WRONG_ORDER, and so is who waits for a thread that has ended; after a minute
+/// GSAN_TIMEOUT says who keeps the stream.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gsan_launch_begin(
     device: c_int,
@@ -193,13 +197,13 @@ pub extern "C" fn gsan_stream_synchronized(device: c_int, stream: *mut c_void) -
     })
 }
 
-/// A stream is about to be destroyed: another one may get its handle.
+/// A stream is about to be destroyed: another one may get its handle. GSAN_WRONG_ORDER while a launch or a
+/// replay on it was begun and not ended.
 #[unsafe(no_mangle)]
 pub extern "C" fn gsan_stream_forgotten(device: c_int, stream: *mut c_void) -> gsan_status {
     status(|| {
         let (session, device) = session_with("gsan_stream_forgotten", device)?;
-        session.stream_forgotten(device, number(stream));
-        Ok(())
+        Ok(session.stream_forgotten(device, number(stream))?)
     })
 }
 

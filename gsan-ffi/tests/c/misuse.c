@@ -194,6 +194,7 @@ static void stale_and_foreign_handles(void) {
     OK(gsan_launch_begin(0, NULL, &info, &launch, &table, &index));
     INVALID(gsan_graph_close((gsan_graph *)launch), "is a launch, not a graph");
     REFUSED(GSAN_WRONG_ORDER, gsan_stream_synchronized(0, NULL), "not finished");
+    REFUSED(GSAN_WRONG_ORDER, gsan_reset(), "a launch on stream 0x0");
     OK(gsan_launch_end(launch, 0));
     INVALID(gsan_launch_end(launch, 0), "ended already");
 

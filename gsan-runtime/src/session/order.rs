@@ -111,11 +111,12 @@ impl Session {
     }
 
     /// A stream is about to be destroyed. Its edges stay; its handle may become that of a new one.
-    pub fn stream_forgotten(&self, device: Device, stream: u64) {
-        if let Err(error) = self.ordering.forget_stream(self.key(device, stream)) {
-            // A new one with its handle continues it, which can only lose reports.
-            tracing::debug!(%error, %device, stream, "a stream that is destroyed stays known");
-        }
+    ///
+    /// # Errors
+    /// When a launch or a replay on it was begun and not finished, or it is being captured. It stays known
+    /// then, and a new one with its handle continues it, which can only lose reports.
+    pub fn stream_forgotten(&self, device: Device, stream: u64) -> Result<()> {
+        Ok(self.ordering.forget_stream(self.key(device, stream))?)
     }
 
     /// Memory of the program's own allocator is used by another stream than the one that it was

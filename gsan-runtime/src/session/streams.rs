@@ -181,15 +181,19 @@ impl Session {
     /// Gives a stream of the host backend up. What it was given is still done.
     ///
     /// # Errors
-    /// When there is no such stream.
+    /// When there is no such stream, or a launch or a replay on it was begun and not finished.
     pub fn destroy_host_stream(&self, device: Device, handle: u64) -> Result<()> {
         let host = self.as_host()?;
         let key = StreamKey { device, handle };
-        if self.host_streams().remove(&key).is_none() {
+        // Nobody else destroys it or finds it from now on.
+        let Some(kind) = self.host_streams().remove(&key) else {
             return Err(no_stream(key, handle));
+        };
+        // Its bank and rows are for new streams.
+        if let Err(error) = self.stream_forgotten(device, handle) {
+            self.host_streams().insert(key, kind);
+            return Err(error);
         }
-        // Its bank and rows are for new streams from now on.
-        self.stream_forgotten(device, handle);
         host.order.closed(&host.backend, key)?;
         host.runner.release(device, self.queue(handle));
         Ok(())

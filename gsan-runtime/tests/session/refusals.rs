@@ -196,6 +196,12 @@ fn launches_out_of_order() {
         Kind::WrongOrder,
         unfinished,
     );
+    for gone in [
+        session.destroy_host_stream(GPU, stream),
+        session.stream_forgotten(GPU, stream),
+    ] {
+        refused(gone, Kind::WrongOrder, unfinished);
+    }
     begun.finish(false).unwrap();
     refused(begun.finish(true), Kind::WrongOrder, "finished already");
     session.event_recorded(1, GPU, stream).unwrap();
@@ -203,6 +209,27 @@ fn launches_out_of_order() {
     drop(session.begin_launch(GPU, stream, &launch("k", 1)).unwrap());
     session.event_recorded(1, GPU, stream).unwrap();
     assert_eq!(session.usage().unwrap().launches, 0);
+}
+
+#[test]
+fn a_stream_is_not_destroyed_while_it_is_replayed_on() {
+    let session = session();
+    let stream = session.create_host_stream(GPU, true).unwrap();
+    let mut builder = session.begin_graph(GPU).unwrap();
+    builder.kernel(&[], &[], &launch("k", 1)).unwrap();
+    let graph = builder.finish().unwrap();
+    let mut replay = graph.begin_replay(GPU, stream).unwrap();
+    for gone in [
+        session.destroy_host_stream(GPU, stream),
+        session.stream_forgotten(GPU, stream),
+    ] {
+        refused(gone, Kind::WrongOrder, "a replay on stream");
+    }
+    // It is as it was.
+    replay.run_on_host(stream, NodeId(0), |_, _| {}).unwrap();
+    replay.finish(true).unwrap();
+    session.stream_synchronized(GPU, stream).unwrap();
+    session.destroy_host_stream(GPU, stream).unwrap();
 }
 
 #[test]

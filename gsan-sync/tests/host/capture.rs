@@ -11,7 +11,7 @@ use gsan_sync::{StreamKey, StreamKind};
 use gsan_vmm::backend::{Device, NodeKind};
 
 use crate::gpu::Do::{Read, Wait, Write};
-use crate::gpu::{Do, GPU, Gpu, key, queue, settings};
+use crate::gpu::{Do, GPU, Gpu, key, queue, settings, unfinished};
 use crate::graphs::{Graph, INFO};
 
 /// A capture that goes on, of a program that tells of its launches, records and waits.
@@ -171,7 +171,7 @@ fn a_launch_that_fails_is_no_node() {
         let mut failed = gpu.ordering.begin_launch(key(1), &INFO).unwrap();
         assert_eq!(
             gpu.ordering.begin_launch(key(1), &INFO).err(),
-            Some(Error::LaunchUnfinished(key(1)))
+            Some(unfinished(key(1)))
         );
         failed.finish(false).unwrap();
     }

@@ -5,7 +5,7 @@ use gsan_vmm::backend::Backend;
 
 use crate::capture::Capture;
 use crate::gpu::Do::{Read, Write};
-use crate::gpu::{GPU, Gpu, key, queue, settings};
+use crate::gpu::{GPU, Gpu, key, queue, settings, unfinished};
 
 /// A machine on which two streams have banks of their own.
 fn two_banks() -> Gpu {
@@ -178,7 +178,7 @@ fn the_end_of_a_stream_is_refused_while_it_launches_or_is_captured() {
     let gpu = Gpu::new();
     let a = gpu.open(1);
     let launch = gpu.ordering.begin_launch(a, &crate::graphs::INFO).unwrap();
-    let unfinished = Err(Error::LaunchUnfinished(a));
+    let unfinished = Err(unfinished(a));
     assert_eq!(gpu.ordering.forget_stream(a), unfinished);
     drop(launch);
     let capture = Capture::begin(&gpu, 1);

@@ -16,7 +16,7 @@ use gsan_core::ids::DeviceRank;
 use gsan_core::layout::{GlobalState, LaunchDescriptor, RaceEntry, RaceRing, RowHeader};
 use gsan_core::race_ring::RaceReader;
 use gsan_device::host::{Cta, Strong};
-use gsan_sync::{HostKernels, LaunchInfo, Ordering, Settings, StreamKey, StreamKind};
+use gsan_sync::{Begun, Error, HostKernels, LaunchInfo, Ordering, Settings, StreamKey, StreamKind};
 use gsan_vmm::backend::host::{HostBackend, HostOptions, View};
 use gsan_vmm::backend::{Backend, Device, Stream};
 use gsan_vmm::{Allocator, Options};
@@ -100,6 +100,15 @@ pub(crate) fn key(handle: u64) -> StreamKey {
     StreamKey {
         device: GPU,
         handle,
+    }
+}
+
+/// The refusal of a call on a stream on which this thread has begun a launch.
+pub(crate) fn unfinished(stream: StreamKey) -> Error {
+    Error::LaunchUnfinished {
+        stream,
+        begun: Begun::Launch,
+        on: stream,
     }
 }
 

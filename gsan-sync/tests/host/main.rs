@@ -10,6 +10,7 @@ mod destroyed;
 mod gpu;
 mod graphs;
 mod group;
+mod kept;
 mod long;
 mod ranks;
 mod restart;

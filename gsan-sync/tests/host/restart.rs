@@ -12,7 +12,7 @@ use gsan_vmm::backend::{Backend, Stream};
 use gsan_vmm::{Allocator, Options};
 
 use crate::gpu::Do::{Read, Write};
-use crate::gpu::{GPU, Gpu, key, settings};
+use crate::gpu::{GPU, Gpu, key, settings, unfinished};
 
 fn eager() -> Settings {
     Settings {
@@ -103,7 +103,7 @@ fn a_restart_waits_for_nothing() {
         .ordering
         .begin_launch(a, &LaunchInfo::default())
         .unwrap();
-    assert_eq!(gpu.ordering.restart(), Err(Error::LaunchUnfinished(a)));
+    assert_eq!(gpu.ordering.restart(), Err(unfinished(a)));
     launch.finish(false).unwrap();
     assert_eq!(gpu.ordering.restart(), Ok(Idle::Restarted));
 }

@@ -3,7 +3,7 @@
 use gsan_sync::{Edge, Error, LaunchInfo, StreamKind};
 
 use crate::gpu::Do::{Add, Read, Wait, Write};
-use crate::gpu::{GPU, Gpu, key};
+use crate::gpu::{GPU, Gpu, key, unfinished};
 
 /// Two non-blocking streams.
 fn two_streams() -> (Gpu, gsan_sync::StreamKey, gsan_sync::StreamKey) {
@@ -266,10 +266,7 @@ fn bad_input_is_answered() {
         "device 4 has no device rank: 1 devices of this process have one"
     );
     let mut launch = gpu.ordering.begin_launch(a, &info()).unwrap();
-    assert_eq!(
-        gpu.ordering.record_event(1, a),
-        Err(Error::LaunchUnfinished(a))
-    );
+    assert_eq!(gpu.ordering.record_event(1, a), Err(unfinished(a)));
     launch.finish(false).unwrap();
     assert_eq!(
         launch.finish(false),
