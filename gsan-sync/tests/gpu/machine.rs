@@ -17,7 +17,8 @@ use gsan_core::atomics::Native;
 use gsan_core::ids::DeviceRank;
 use gsan_core::layout::{GlobalState, RaceEntry, Site};
 use gsan_core::race_ring::{RaceReader, RaceRing};
-use gsan_sync::{CudaKernels, LaunchInfo, Ordering, Plan, Settings, StreamKey, StreamKind};
+use gsan_sync::{CudaKernels, LaunchInfo, NodeId, Ordering, Plan, PlanBuilder, Settings};
+use gsan_sync::{StreamKey, StreamKind};
 use gsan_vmm::backend::cuda::CudaBackend;
 use gsan_vmm::backend::{Backend, Device, Pinned, Stream};
 use gsan_vmm::{Allocator, Options};
@@ -436,72 +437,132 @@ impl Gpu {
     /// Ends a capture; the driver's graph is gone before the ordering is told.
     pub(crate) fn end_capture(&self, stream: StreamKey) -> Graph {
         let id = self.ordering.capture_of(stream).unwrap().unwrap();
-        let mut graph = ptr::null_mut();
-        // SAFETY: the pointers are valid; the graph is destroyed once, after it was made executable.
-        let executable = unsafe {
-            check(sys::cuStreamEndCapture(Self::raw(stream), &raw mut graph));
-            let executable = instantiate(graph);
-            check(sys::cuGraphDestroy(graph));
-            executable
-        };
+        let executable = self.end_capture_of_driver(stream).instantiate();
         let plan = self.ordering.capture_ended(id).unwrap().unwrap();
         Graph { plan, executable }
+    }
+
+    /// Ends a capture and keeps the driver's graph.
+    pub(crate) fn end_capture_and_keep(&self, stream: StreamKey) -> (Graph, Template) {
+        let id = self.ordering.capture_of(stream).unwrap().unwrap();
+        let template = self.end_capture_of_driver(stream);
+        let executable = template.instantiate();
+        let plan = self.ordering.capture_ended(id).unwrap().unwrap();
+        (Graph { plan, executable }, template)
+    }
+
+    fn end_capture_of_driver(&self, stream: StreamKey) -> Template {
+        let mut graph = ptr::null_mut();
+        // SAFETY: the pointer is valid, and the stream the driver's.
+        check(unsafe { sys::cuStreamEndCapture(Self::raw(stream), &raw mut graph) });
+        Template(graph)
     }
 
     /// Two kernels, one after the other if `ordered`, in a graph that is made by hand.
     pub(crate) fn graph_by_hand(&self, ordered: bool, what: [&[Do]; 2]) -> Graph {
         let mut builder = self.ordering.begin_plan(self.device).unwrap();
-        let mut graph = ptr::null_mut();
-        // SAFETY: the pointer is valid.
-        check(unsafe { sys::cuGraphCreate(&raw mut graph, 0) });
-        let (mut before, mut raw_before) = (Vec::new(), Vec::new());
+        let template = Template::empty();
+        let mut before = Vec::new();
         for what in what {
-            let info = LaunchInfo {
-                kernel: 1,
-                grid: [1, 1, 1],
-                ..LaunchInfo::default()
-            };
-            let (node, given) = builder.kernel(&before, &[], &info).unwrap();
-            let mut arguments = self.arguments((given.table, given.index), what);
-            let mut pointers = pointers(&mut arguments);
-            let parameters = sys::CUDA_KERNEL_NODE_PARAMS {
-                func: self.function,
-                gridDimX: 1,
-                gridDimY: 1,
-                gridDimZ: 1,
-                blockDimX: 32,
-                blockDimY: 1,
-                blockDimZ: 1,
-                sharedMemBytes: 0,
-                kernelParams: pointers.as_mut_ptr(),
-                extra: ptr::null_mut(),
-                kern: ptr::null_mut(),
-                ctx: ptr::null_mut(),
-            };
-            let mut raw = ptr::null_mut();
-            // SAFETY: the pointers are valid, and the driver copies what they point to.
-            check(unsafe {
-                sys::cuGraphAddKernelNode_v2(
-                    &raw mut raw,
-                    graph,
-                    raw_before.as_ptr(),
-                    raw_before.len(),
-                    &raw const parameters,
-                )
-            });
+            let node = self.add_kernel(&template, &mut builder, &before, what);
             if ordered {
                 before.push(node);
-                raw_before.push(raw);
             }
         }
-        // SAFETY: the graph is destroyed once.
-        let executable = unsafe {
-            let executable = instantiate(graph);
-            check(sys::cuGraphDestroy(graph));
-            executable
-        };
+        let executable = template.instantiate();
         let plan = builder.finish().unwrap();
         Graph { plan, executable }
+    }
+
+    /// A copy of a captured graph as a node of a new one, between two kernels if `ordered`, else beside them.
+    pub(crate) fn graph_around(
+        &self,
+        (graph, template): &(Graph, Template),
+        ordered: bool,
+        what: [&[Do]; 2],
+    ) -> Graph {
+        let mut builder = self.ordering.begin_plan(self.device).unwrap();
+        let around = Template::empty();
+        let first = self.add_kernel(&around, &mut builder, &[], what[0]);
+        let (before, raw_before) = if ordered {
+            (vec![first.0], vec![first.1])
+        } else {
+            (Vec::new(), Vec::new())
+        };
+        let mut raw = ptr::null_mut();
+        // SAFETY: the pointers are valid, and both graphs the driver's, which copies the second one.
+        check(unsafe {
+            sys::cuGraphAddChildGraphNode(
+                &raw mut raw,
+                around.0,
+                raw_before.as_ptr(),
+                raw_before.len(),
+                template.0,
+            )
+        });
+        let copy = (builder.graph(&before, &graph.plan).unwrap(), raw);
+        let before: &[_] = if ordered { &[copy] } else { &[] };
+        self.add_kernel(&around, &mut builder, before, what[1]);
+        let executable = around.instantiate();
+        let plan = builder.finish().unwrap();
+        Graph { plan, executable }
+    }
+
+    /// The driver's clone of a captured graph.
+    pub(crate) fn clone_of(&self, (graph, template): &(Graph, Template)) -> Graph {
+        let mut clone = ptr::null_mut();
+        // SAFETY: the pointer is valid, and the graph the driver's.
+        check(unsafe { sys::cuGraphClone(&raw mut clone, template.0) });
+        let executable = Template(clone).instantiate();
+        let mut builder = self.ordering.begin_plan(self.device).unwrap();
+        builder.graph(&[], &graph.plan).unwrap();
+        let plan = builder.finish().unwrap();
+        Graph { plan, executable }
+    }
+
+    /// Adds a kernel to a graph that is made by hand, after what comes `before` it.
+    fn add_kernel(
+        &self,
+        template: &Template,
+        builder: &mut PlanBuilder,
+        before: &[(NodeId, sys::CUgraphNode)],
+        what: &[Do],
+    ) -> (NodeId, sys::CUgraphNode) {
+        let (before, raw_before): (Vec<_>, Vec<_>) = before.iter().copied().unzip();
+        let info = LaunchInfo {
+            kernel: 1,
+            grid: [1, 1, 1],
+            ..LaunchInfo::default()
+        };
+        let (node, given) = builder.kernel(&before, &[], &info).unwrap();
+        let mut arguments = self.arguments((given.table, given.index), what);
+        let mut pointers = pointers(&mut arguments);
+        let parameters = sys::CUDA_KERNEL_NODE_PARAMS {
+            func: self.function,
+            gridDimX: 1,
+            gridDimY: 1,
+            gridDimZ: 1,
+            blockDimX: 32,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: 0,
+            kernelParams: pointers.as_mut_ptr(),
+            extra: ptr::null_mut(),
+            kern: ptr::null_mut(),
+            ctx: ptr::null_mut(),
+        };
+        let mut raw = ptr::null_mut();
+        // SAFETY: the pointers are valid, and the driver copies what they point to.
+        check(unsafe {
+            sys::cuGraphAddKernelNode_v2(
+                &raw mut raw,
+                template.0,
+                raw_before.as_ptr(),
+                raw_before.len(),
+                &raw const parameters,
+            )
+        });
+        (node, raw)
     }
 
     /// Replays a graph. Returns the number of its first kernel's launch.
@@ -579,13 +640,30 @@ impl Drop for Graph {
     }
 }
 
-/// # Safety
-/// The graph must be one of the driver's.
-unsafe fn instantiate(graph: sys::CUgraph) -> sys::CUgraphExec {
-    let mut executable = ptr::null_mut();
-    // SAFETY: the pointer is valid, and the caller vouches for the graph.
-    check(unsafe { sys::cuGraphInstantiateWithFlags(&raw mut executable, graph, 0) });
-    executable
+/// A graph of the driver that is not executable yet.
+pub(crate) struct Template(sys::CUgraph);
+
+impl Template {
+    fn empty() -> Template {
+        let mut graph = ptr::null_mut();
+        // SAFETY: the pointer is valid.
+        check(unsafe { sys::cuGraphCreate(&raw mut graph, 0) });
+        Template(graph)
+    }
+
+    fn instantiate(&self) -> sys::CUgraphExec {
+        let mut executable = ptr::null_mut();
+        // SAFETY: the pointer is valid, and the graph the driver's.
+        check(unsafe { sys::cuGraphInstantiateWithFlags(&raw mut executable, self.0, 0) });
+        executable
+    }
+}
+
+impl Drop for Template {
+    fn drop(&mut self) {
+        // SAFETY: it is the driver's; what was made of it stays.
+        let _ = unsafe { sys::cuGraphDestroy(self.0) };
+    }
 }
 
 fn raw_event(event: u64) -> sys::CUevent {

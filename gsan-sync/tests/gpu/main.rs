@@ -12,7 +12,7 @@ mod steps;
 
 use std::time::Duration;
 
-use gsan_sync::{Edge, Idle, StreamKind};
+use gsan_sync::{Edge, Idle, StreamKey, StreamKind};
 
 use machine::Do::{Await, DependencyWait, LaunchDependents, Read, Signal, Write};
 use machine::{Do, Gpu, Graph, line, on_gpu};
@@ -214,6 +214,12 @@ fn a_dependent_launch_that_does_not_wait_is_found() {
 
 /// Two streams are captured, with what is not checked in between; one of the edges can be left out.
 fn capture(gpu: &Gpu, fork: bool, join: bool, what: [&[Do]; 4]) -> Graph {
+    let origin = begin_capture(gpu, fork, join, what);
+    gpu.end_capture(origin)
+}
+
+/// The same without the end. Returns the stream that the capture began on.
+fn begin_capture(gpu: &Gpu, fork: bool, join: bool, what: [&[Do]; 4]) -> StreamKey {
     let (a, b) = (gpu.stream(FREE), gpu.stream(FREE));
     gpu.begin_capture(a);
     // The second stream takes part, and is joined, in any case.
@@ -231,7 +237,7 @@ fn capture(gpu: &Gpu, fork: bool, join: bool, what: [&[Do]; 4]) -> Graph {
     }
     gpu.enqueue(a, false, what[3]);
     gpu.edge(b, a);
-    gpu.end_capture(a)
+    a
 }
 
 #[test]
@@ -330,6 +336,91 @@ fn a_graph_by_hand_has_the_edges_it_was_given() {
             assert_eq!(gpu.granules().is_empty(), ordered);
         });
     }
+}
+
+/// What the kernels of a captured graph do: each edge orders a granule of its own.
+const FORK_AND_JOIN: [&[Do]; 4] = [
+    &[Read(5), Write(0)],
+    &[Write(2)],
+    &[Read(0), Write(1)],
+    &[Read(1), Read(2), Write(6)],
+];
+
+#[test]
+fn a_copy_of_a_graph_is_ordered_inside_and_between_what_is_around_it() {
+    for ordered in [true, false] {
+        on_gpu(|gpu| {
+            let origin = begin_capture(gpu, true, true, FORK_AND_JOIN);
+            let captured = gpu.end_capture_and_keep(origin);
+            let around = gpu.graph_around(&captured, ordered, [&[Write(5)], &[Read(6)]]);
+            assert_eq!(around.plan.kernels(), 6);
+            let (a, b) = (gpu.stream(FREE), gpu.stream(FREE));
+            for _ in 0..20 {
+                gpu.replay(&around, a);
+                // The kernels of both have the same arguments.
+                gpu.edge(a, b);
+                gpu.replay(&captured.0, b);
+                gpu.edge(b, a);
+                gpu.enqueue(
+                    a,
+                    false,
+                    &[Write(5), Write(0), Write(1), Write(2), Write(6)],
+                );
+            }
+            let expected: &[u32] = if ordered { &[] } else { &[5, 6] };
+            assert_eq!(gpu.granules(), expected, "ordered: {ordered}");
+        });
+    }
+}
+
+#[test]
+fn an_edge_that_a_graph_lacks_is_missing_in_its_copies_and_no_other() {
+    for (fork, join) in [(true, true), (false, true), (true, false)] {
+        let expected: &[u32] = match (fork, join) {
+            (false, _) => &[0],
+            (_, false) => &[1],
+            _ => &[],
+        };
+        on_gpu(|gpu| {
+            let origin = begin_capture(gpu, fork, join, FORK_AND_JOIN);
+            let captured = gpu.end_capture_and_keep(origin);
+            let clone = gpu.clone_of(&captured);
+            let around = gpu.graph_around(&captured, true, [&[Write(5)], &[Read(6)]]);
+            let stream = gpu.stream(FREE);
+            for graph in [&clone, &around, &captured.0, &clone] {
+                for _ in 0..5 {
+                    gpu.replay(graph, stream);
+                }
+                assert_eq!(gpu.granules(), expected, "fork: {fork}, join: {join}");
+            }
+            for graph in [&clone, &around, &captured.0] {
+                graph.plan.close().unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+fn nothing_stays_of_graphs_that_are_closed() {
+    on_gpu(|gpu| {
+        let (a, b) = (gpu.stream(FREE), gpu.stream(FREE));
+        for round in 0..300 {
+            let graph = gpu.graph_by_hand(true, [&[Write(0), Read(1)], &[Read(0), Write(1)]]);
+            gpu.replay(&graph, a);
+            if round % 2 == 0 {
+                gpu.edge(a, b);
+            } else {
+                gpu.settle();
+                gpu.ordering.synchronize_stream(a).unwrap();
+            }
+            gpu.enqueue(b, false, &[Read(0), Read(1)]);
+            gpu.edge(b, a);
+            gpu.settle();
+            graph.plan.close().unwrap();
+        }
+        assert!(gpu.races().is_empty());
+        assert_eq!(gpu.ordering.counts().unchecked, 0);
+    });
 }
 
 #[test]
