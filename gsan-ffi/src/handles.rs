@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use slotmap::{DefaultKey, Key, KeyData, SlotMap};
 
+use crate::session::attached;
 use crate::status::Failure;
 
 /// Something that C holds by a pointer to `C`, which is no address.
@@ -40,6 +41,7 @@ pub(crate) fn insert<T: Object>(object: T) -> *mut T::C {
 
 /// The object behind a handle.
 pub(crate) fn get<T: Object>(handle: *mut T::C) -> Result<Arc<T>, Failure> {
+    attached()?;
     let key = key(handle)?;
     let entries = entries();
     let entry = entries.get(key).ok_or_else(|| stale::<T>(handle))?;
@@ -51,6 +53,7 @@ pub(crate) fn get<T: Object>(handle: *mut T::C) -> Result<Arc<T>, Failure> {
 
 /// The object behind a handle, which finds nothing from now on. Of several callers one gets it.
 pub(crate) fn remove<T: Object>(handle: *mut T::C) -> Result<Arc<T>, Failure> {
+    attached()?;
     let key = key(handle)?;
     let mut entries = entries();
     let entry = entries.get(key).ok_or_else(|| stale::<T>(handle))?;

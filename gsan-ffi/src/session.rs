@@ -23,8 +23,17 @@ pub(crate) fn session_with(
     Ok((session, device))
 }
 
+/// Refuses a forked child: what it inherited is its parent's, locks that nobody will unlock included.
+pub(crate) fn attached() -> Result<(), Failure> {
+    match gsan_runtime::process::is_detached() {
+        true => Err(Error::Detached.into()),
+        false => Ok(()),
+    }
+}
+
 /// The session if there is one; without there can be nothing that the call is about.
 pub(crate) fn running() -> Result<Arc<Session>, Failure> {
+    attached()?;
     gsan_runtime::process::running().ok_or_else(|| {
         Failure::new(
             gsan_status::GSAN_NOT_FOUND,

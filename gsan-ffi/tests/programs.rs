@@ -58,6 +58,11 @@ fn threads_that_would_wait_for_ever_are_told_so() {
 }
 
 #[test]
+fn a_forked_child_does_nothing_with_what_it_inherited() {
+    run_under_sanitizer("forks");
+}
+
+#[test]
 fn a_callback_may_call_while_the_program_resets() {
     run_under_sanitizer("callbacks");
 }

@@ -149,6 +149,8 @@ pub fn configure(toml: &str, caller: &str) -> Result<()> {
 /// topologies do not go together, or the session was started meanwhile with other ranks.
 pub fn join(name: &str, rank: u16, ranks: u16, limit: Duration) -> Result<Meeting> {
     attached()?;
+    // There is something that a child must not share, though there need not be a session yet.
+    lowest::watch_forks();
     let own = claims()?;
     let mut meeting = Meeting::join(name, rank, ranks, limit)?;
     let agreed = meeting.agree(&own)?;

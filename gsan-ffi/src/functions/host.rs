@@ -10,7 +10,7 @@ use gsan_runtime::host::{AtomicOperation, HostCta};
 use crate::arguments::{c_text, optional_output, output, room, slice};
 use crate::call::status;
 use crate::functions::ordering::kernel_launch;
-use crate::session::{number, session, session_with};
+use crate::session::{attached, number, session, session_with};
 use crate::status::{Failure, gsan_status};
 use crate::told::User;
 use crate::types::*;
@@ -35,6 +35,7 @@ fn with_cta<T>(
     handle: *mut gsan_cta,
     call: impl FnOnce(&HostCta<'_>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
+    attached()?;
     if handle.is_null() {
         return Err(Failure::invalid("the handle is null"));
     }

@@ -10,7 +10,7 @@ use gsan_runtime::session::{KernelLaunch, Launch};
 use crate::arguments::{optional_text, output, text, text_room, versioned};
 use crate::call::status;
 use crate::handles::{self, Object};
-use crate::session::{number, running, session_with};
+use crate::session::{attached, number, running, session_with};
 use crate::status::{Failure, gsan_status};
 use crate::types::{gsan_launch, gsan_launch_info};
 
@@ -167,6 +167,7 @@ pub extern "C" fn gsan_event_forgotten(event: u64) -> gsan_status {
 #[unsafe(no_mangle)]
 pub extern "C" fn gsan_event_synchronized(event: u64) -> gsan_status {
     status(|| {
+        attached()?;
         if let Ok(session) = running() {
             session.event_synchronized(event)?;
         }
