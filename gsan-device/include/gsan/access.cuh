@@ -442,9 +442,8 @@ struct Accesses {
     }
   }
 
-  // Adds the counts of all lanes to the CTA's.
-  GSAN_DEVICE void finish() const {
-    u32 lanes = ptx::active_lanes();
+  // Adds the counts of `lanes`, which call together, to the CTA's.
+  GSAN_DEVICE void finish(u32 lanes) const {
     u32 sums = ptx::sum(lanes, checked);
     if (ptx::lane() != ptx::lowest(lanes)) return;
     u32 total = sums % kSampled;
@@ -470,17 +469,21 @@ GSAN_DEVICE u32 misalignment(const Elements& elements) {
 template <unsigned S, u32 Action>
 GSAN_COLD void access_tensor_general(gsan_global_state* globals, const u64* args, u32 count,
                                      u32 bytes, const char* file, u32 line) {
+  Warp warp = Warp::current();
   Elements elements = {args, reinterpret_cast<const u8*>(args + count), count, bytes};
   u32 bits = misalignment(elements);
   Accesses<S, Action> accesses(Cta::current(globals), {file, line});
   if (bytes % kGranule == 0 && bits % kGranule == 0) {
     accesses.check_many(elements);
   } else if ((bytes == 4 || bytes == 2 || bytes == 1) && bits % bytes == 0) {
-    accesses.check_small(elements, ptx::active_lanes());
+    accesses.check_small(elements, warp.lanes);
   } else {
     accesses.check_any(elements);
   }
-  accesses.finish();
+  accesses.finish(warp.lanes);
+  // The access comes next. Kernels take for granted that the lanes make it at once: what they read
+  // while others write it would differ, and where they go from there.
+  warp.meet();
 }
 
 // The common sizes, of which kernels call a function each: in line, every access of a kernel would have its own
@@ -488,10 +491,12 @@ GSAN_COLD void access_tensor_general(gsan_global_state* globals, const u64* args
 template <unsigned S, u32 Action, u32 Granules>
 GSAN_CALLED void access_tensor_whole(gsan_global_state* globals, const u64* args, u32 count,
                                      const char* file, u32 line) {
+  Warp warp = Warp::current();
   Accesses<S, Action> accesses(Cta::current(globals), {file, line});
   accesses.template check_whole<Granules>(
       {args, reinterpret_cast<const u8*>(args + count), count, Granules * u32(kGranule)});
-  accesses.finish();
+  accesses.finish(warp.lanes);
+  warp.meet();
 }
 
 // Kernels whose lanes have many elements each hold tiles in registers, as products do, and a call would put
@@ -500,7 +505,7 @@ template <unsigned S, u32 Action, u32 Count>
 GSAN_DEVICE void access_tensor_in_line(Cta cta, const Elements& elements, Position position) {
   Accesses<S, Action> accesses(cta, position);
   accesses.template check_in_line<Count>(elements);
-  accesses.finish();
+  accesses.finish(ptx::active_lanes());
 }
 
 // Checks and records the accesses that a warp is about to make. `count` and `bytes` are constants

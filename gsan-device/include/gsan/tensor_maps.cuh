@@ -262,7 +262,7 @@ GSAN_DEVICE void access_box(gsan_global_state* globals, const void* map, const i
     u32 first = warp_id * warp.size() + warp.rank();
     access_planes(accesses, rows, planes, first, warps * warp.size());
   }
-  accesses.finish();
+  accesses.finish(ptx::active_lanes());
 }
 
 // Rows of a tensor by their indices.
@@ -300,7 +300,7 @@ GSAN_DEVICE void access_indexed(gsan_global_state* globals, const void* map, con
     IndexedRows start = {base, stride, size, indices};
     access_rows(accesses, rows, warp.rank(), warp.size(), start);
   }
-  accesses.finish();
+  accesses.finish(ptx::active_lanes());
 }
 
 }  // namespace gsan
