@@ -1337,6 +1337,13 @@ enum gsan_status gsan_host_atomic(struct gsan_cta *cta,
                                   uint32_t line);
 
 /**
+ * A CTA of a kernel that was launched as a programmatic dependent launch waits for the launch before it, as
+ * griddepcontrol.wait does. A kernel that does not is not ordered after that launch. Of others it does
+ * nothing.
+ */
+enum gsan_status gsan_host_grid_dependency_wait(struct gsan_cta *cta);
+
+/**
  * What is remembered of the 8 bytes that hold an address. GSAN_NOT_FOUND outside of managed memory.
  */
 enum gsan_status gsan_cell_at(uint64_t address, struct gsan_cell_info *out);

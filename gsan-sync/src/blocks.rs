@@ -12,6 +12,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bytemuck::Zeroable;
 use gsan_core::layout::{LaunchDescriptor, LaunchState, Overtaken, limits};
 use gsan_vmm::backend::{Backend, FenceId, Pinned, Result, Stream};
 
@@ -72,8 +73,16 @@ pub(crate) struct Block {
     /// The number of its first launch.
     first: u32,
     used: u32,
-    /// Dependent launches: which launch state, and the bit that says that somebody waited.
-    dependent: Vec<(u32, u32)>,
+    dependent: Vec<Dependent>,
+}
+
+/// A dependent launch of a block.
+struct Dependent {
+    /// Its place in the block.
+    at: u32,
+    /// The bit that says that somebody waited.
+    waited: u32,
+    ctas: u32,
 }
 
 /// One launch of a block.
@@ -170,18 +179,10 @@ impl Blocks {
         &self,
         backend: &dyn Backend,
         region: &Region,
-        block: Block,
-        mut never_waited: impl FnMut(u32),
+        mut block: Block,
+        never_waited: &mut impl FnMut(u32),
     ) -> Result<()> {
-        for &(at, waited) in &block.dependent {
-            let state = block.place.states + u64::from(at) * size_of::<LaunchState>() as u64;
-            let mut carried = [0; 4];
-            let field = state + std::mem::offset_of!(LaunchState, carried) as u64;
-            backend.read(region.device, field, &mut carried)?;
-            if u32::from_le_bytes(carried) & waited == 0 {
-                never_waited(block.first + at);
-            }
-        }
+        block.settle(backend, region, true, never_waited)?;
         let own = backend.own_stream(region.device)?;
         let bytes = u64::from(BLOCK) * size_of::<LaunchState>() as u64;
         backend.fill_on(region.device, own, block.place.states, bytes, 0)?;
@@ -251,16 +252,44 @@ impl Block {
         self.used == BLOCK
     }
 
-    /// The launch is a dependent one, and waits for the last of `overtaken` launches.
-    pub(crate) fn depends(&mut self, entry: &Entry, overtaken: usize) {
-        self.dependent
-            .push((entry.number - self.first, 1 << (overtaken - 1)));
+    /// The launch of so many CTAs is a dependent one, and waits for the last of `overtaken` launches.
+    pub(crate) fn depends(&mut self, entry: &Entry, overtaken: usize, ctas: u32) {
+        self.dependent.push(Dependent {
+            at: entry.number - self.first,
+            waited: 1 << (overtaken - 1),
+            ctas,
+        });
+    }
+
+    /// Tells the numbers of dependent launches that have ended (`ended`: all have) and never waited for their
+    /// predecessor, each once.
+    pub(crate) fn settle(
+        &mut self,
+        backend: &dyn Backend,
+        region: &Region,
+        ended: bool,
+        never_waited: &mut impl FnMut(u32),
+    ) -> Result<()> {
+        let mut left = Vec::new();
+        for dependent in std::mem::take(&mut self.dependent) {
+            let offset = u64::from(dependent.at) * size_of::<LaunchState>() as u64;
+            let mut state = LaunchState::zeroed();
+            let bytes = bytemuck::bytes_of_mut(&mut state);
+            backend.read(region.device, self.place.states + offset, bytes)?;
+            if !ended && state.exited < dependent.ctas {
+                left.push(dependent);
+            } else if state.carried & dependent.waited == 0 {
+                never_waited(self.first + dependent.at);
+            }
+        }
+        self.dependent = left;
+        Ok(())
     }
 
     /// Takes the newest launch back: it was never given to its stream.
     pub(crate) fn take_back(&mut self, entry: &Entry) {
         self.dependent
-            .retain(|&(at, _)| self.first + at != entry.number);
+            .retain(|dependent| self.first + dependent.at != entry.number);
         if self.first + self.used == entry.number + 1 {
             self.used -= 1;
         }
@@ -315,6 +344,11 @@ impl<T> Behind<T> {
         let fence = backend.fence(region.device, stream)?;
         self.queue.push_back((fence, what));
         Ok(())
+    }
+
+    /// Everything.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.queue.iter_mut().map(|(_, what)| what)
     }
 
     /// Everything, whether its stream has passed it or not.

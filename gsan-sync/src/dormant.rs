@@ -65,6 +65,18 @@ impl Dormant {
         drop(known);
     }
 
+    /// Does something with the state of each of them.
+    pub(crate) fn for_each(
+        &self,
+        mut each: impl FnMut(&mut StreamState) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut state = self.lock();
+        state
+            .streams
+            .iter_mut()
+            .try_for_each(|gone| each(&mut gone.state))
+    }
+
     /// Takes all of them.
     pub(crate) fn clear(&self) -> Vec<(StreamState, FenceId)> {
         let state = std::mem::take(&mut *self.lock());

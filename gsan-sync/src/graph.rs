@@ -561,7 +561,7 @@ impl PlanBuilder {
                     own_row: layout.rows[node],
                     foreign_row: layout.foreign,
                     state,
-                    ctas,
+                    ctas: self.inner.settings.ctas_to_learn_of(ctas),
                     reserved: 0,
                 });
             }

@@ -109,7 +109,7 @@ impl Launch {
                 if chosen.start.dependent
                     && let Some(block) = &mut state.block
                 {
-                    block.depends(&chosen.entry, overtaken);
+                    block.depends(&chosen.entry, overtaken, chosen.ctas);
                 }
                 device.log.enter(&chosen.record);
                 state.submitted(&chosen.start, chosen.entry.state, chosen.ctas);
@@ -383,7 +383,7 @@ impl Inner {
                 own_row: chained.link.pair.own,
                 foreign_row: chained.link.pair.foreign,
                 state: chained.state,
-                ctas: chained.ctas,
+                ctas: self.settings.ctas_to_learn_of(chained.ctas),
                 reserved: 0,
             }));
             block.list(entry, &overtaken);
@@ -496,13 +496,46 @@ impl Inner {
 
     /// Takes a block back, and notes which of its launches never waited for their predecessor.
     pub(crate) fn give_block_back(&self, device: &DeviceState, block: Block) -> Result<(), Error> {
-        let given = device
-            .blocks
-            .give_back(&*self.backend, &device.region, block, |number| {
-                let kernel = device.log.find(number).map_or(0, |record| record.kernel);
-                self.names.never_waited(kernel);
-            });
+        let mut never_waited = |number| self.never_waited(device, number);
+        let given =
+            device
+                .blocks
+                .give_back(&*self.backend, &device.region, block, &mut never_waited);
         Ok(given?)
+    }
+
+    fn never_waited(&self, device: &DeviceState, number: u32) {
+        let kernel = device.log.find(number).map_or(0, |record| record.kernel);
+        self.names.never_waited(kernel);
+    }
+
+    /// Notes which dependent launches have ended and never waited for their predecessor. It reads memory of
+    /// the devices.
+    pub(crate) fn look_for_never_waited(&self) -> Result<(), Error> {
+        for stream in self.streams(None) {
+            let device = &self.devices[stream.device];
+            self.look_at_blocks(device, &mut stream.reenter())?;
+        }
+        for device in self.devices.iter() {
+            device
+                .dormant
+                .for_each(|state| self.look_at_blocks(device, state))?;
+        }
+        Ok(())
+    }
+
+    fn look_at_blocks(&self, device: &DeviceState, state: &mut StreamState) -> Result<(), Error> {
+        let mut never_waited = |number| self.never_waited(device, number);
+        let retired = state.behind.iter_mut().flatten();
+        let retired = retired.chain(&mut state.retired);
+        let blocks = retired.filter_map(|retired| match retired {
+            Retired::Block(block) => Some(block),
+            _ => None,
+        });
+        for block in blocks.chain(&mut state.block) {
+            block.settle(&*self.backend, &device.region, false, &mut never_waited)?;
+        }
+        Ok(())
     }
 
     /// Gives the stream the steps that it is owed.

@@ -108,8 +108,8 @@ pub struct Counts {
     pub shared_banks: u64,
     /// How often everything was forgotten because epochs, tokens or numbers were worn.
     pub restarts: u64,
-    /// Dependent launches that never waited for their predecessor, as far as their numbers have been
-    /// given out again.
+    /// Dependent launches that never waited for their predecessor, as far as that was noticed: when their
+    /// numbers are given out again, or when somebody [looks](Ordering::look_for_never_waited).
     pub never_waited: u64,
 }
 
@@ -238,6 +238,15 @@ impl Ordering {
     /// Whether a stream is open.
     pub fn knows_stream(&self, key: StreamKey) -> bool {
         self.inner.stream(key).is_ok()
+    }
+
+    /// Notes which dependent launches have ended by now and never waited for their predecessor. It reads memory
+    /// of the devices.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub fn look_for_never_waited(&self) -> Result<(), Error> {
+        self.inner.look_for_never_waited()
     }
 
     /// Counts since the ordering was made.

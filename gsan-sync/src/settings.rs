@@ -50,9 +50,22 @@ pub struct Settings {
     /// How many launches must have been made before a device-wide wait looks for wear again, which
     /// reads memory of the device.
     pub launches_between_looks: u64,
+    /// Whether dependent launches learn of the launches before them by waiting only, though those have ended
+    /// by the time that they start: of a machine on which one launch of a stream runs at a time.
+    pub learn_by_waiting: bool,
     /// How long a thread waits for a stream that another one keeps between the begin and the end of a
     /// launch or a replay.
     pub patience: Duration,
+}
+
+impl Settings {
+    /// How many CTAs of a launch must have exited for a dependent launch to learn of it without waiting.
+    pub(crate) const fn ctas_to_learn_of(&self, ctas: u32) -> u32 {
+        match self.learn_by_waiting {
+            true => u32::MAX,
+            false => ctas,
+        }
+    }
 }
 
 impl Default for Settings {
@@ -77,6 +90,7 @@ impl Default for Settings {
             write_once: 0,
             flags: 0,
             launches_between_looks: 4096,
+            learn_by_waiting: false,
             patience: Duration::from_secs(60),
         }
     }

@@ -232,6 +232,19 @@ pub unsafe extern "C" fn gsan_host_atomic(
     })
 }
 
+/// A CTA of a kernel that was launched as a programmatic dependent launch waits for the launch before it, as
+/// griddepcontrol.wait does. A kernel that does not is not ordered after that launch. Of others it does
+/// nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn gsan_host_grid_dependency_wait(cta: *mut gsan_cta) -> gsan_status {
+    status(|| {
+        with_cta(cta, |cta| {
+            cta.wait_for_dependency();
+            Ok(())
+        })
+    })
+}
+
 /// More than any kernel accesses at once; a number beyond is none of bytes.
 const MOST_BYTES: usize = 1 << 30;
 

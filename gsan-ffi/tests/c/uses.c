@@ -247,6 +247,25 @@ static void graphs(void) {
     OK(gsan_graph_close(graph));
 }
 
+static void waiting_reader(gsan_cta *cta, const uint32_t *index, void *user) {
+    OK(gsan_host_grid_dependency_wait(cta));
+    reader(cta, index, user);
+}
+
+/* A dependent launch is ordered after the one before it once it has waited. */
+static void dependent_launches(void) {
+    gsan_launch_info info = launch_info("read", 4);
+    info.programmatic = 1;
+    CHECK(gsan_host_grid_dependency_wait(NULL) == GSAN_INVALID_ARGUMENT);
+    launch(NULL, "write", writer);
+    OK(gsan_host_launch(0, NULL, &info, waiting_reader, NULL));
+    CHECK(races() == 0);
+    launch(NULL, "write", writer);
+    OK(gsan_host_launch(0, NULL, &info, reader, NULL));
+    CHECK(races() == 1);
+    OK(gsan_forget_races());
+}
+
 /* Processes of one run, here one alone. */
 static void alone(void) {
     gsan_rendezvous *rendezvous;
@@ -290,6 +309,7 @@ int main(void) {
     streams_and_events();
     looking();
     graphs();
+    dependent_launches();
     launch(NULL, "keep", keeper);
     OK(gsan_host_stream_synchronize(0, NULL));
     CHECK(kept != NULL);

@@ -195,7 +195,8 @@ impl HostCta<'_> {
     }
 
     /// Waits for the launch that this one may overtake, as `griddepcontrol.wait` does. Streams of the host
-    /// backend run one launch at a time, so that nothing is left to wait for.
+    /// backend run one launch at a time, so that nothing is left to wait for; but without this call a kernel
+    /// that is launched as a dependent one is not ordered after it, as on a GPU.
     pub fn wait_for_dependency(&self) {
         self.cta.wait();
     }

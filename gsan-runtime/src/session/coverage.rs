@@ -101,6 +101,7 @@ impl Coverage {
                 losses.add(loss, globals.losses[loss as usize]);
             }
         }
+        self.ordering.look_for_never_waited()?;
         let counts = self.ordering.counts();
         losses.add(Loss::SharedBank, counts.shared_banks);
         losses.add(Loss::NeverWaited, counts.never_waited);

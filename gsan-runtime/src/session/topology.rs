@@ -91,6 +91,8 @@ pub(super) fn settings(
         seed: (seed ^ seed >> 32) as u32,
         write_once: allocator.write_once_base(),
         flags,
+        // Streams of the host backend run one launch at a time.
+        learn_by_waiting: matches!(machine, Machine::Host(_)),
         ..Settings::default()
     })
 }

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use gsan_core::loss::Loss;
 use gsan_core::scope::Order;
-use gsan_report::model::{Action, Race, RaceKind, Report, Side};
+use gsan_report::model::{Action, LossCount, Race, RaceKind, Report, Side};
 use gsan_runtime::Session;
 use gsan_runtime::host::{AtomicOperation as Op, HostCta};
+use gsan_runtime::session::KernelLaunch;
+use gsan_sync::NodeId;
 use gsan_vmm::backend::Device;
 
 use crate::machine::{GPU, atomic, launch, read, session, session_with, write};
@@ -420,4 +422,99 @@ fn devices_race_on_memory_that_both_reach() {
             assert_eq!(race.later.who.device, Some(1));
         }
     }
+}
+
+/// How the second kernel of two on a stream stands to the first.
+fn dependent(programmatic: bool, waits: bool, in_a_graph: bool) -> Report {
+    let session = session();
+    let memory = session.allocate(4096, GPU, 0).unwrap();
+    let stream = session.create_host_stream(GPU, false).unwrap();
+    let fill = move |cta: &HostCta<'_>, [x, ..]: [u32; 3]| {
+        write(cta, memory + 4 * u64::from(x), x, 1);
+    };
+    let sum = move |cta: &HostCta<'_>, [x, ..]: [u32; 3]| {
+        if waits {
+            cta.wait_for_dependency();
+        }
+        read(cta, memory + 4 * u64::from(x), 2);
+    };
+    let (first, second) = (launch("fill", 4), launch("sum", 4));
+    if in_a_graph {
+        let mut builder = session.begin_graph(GPU).unwrap();
+        let (node, _) = builder.kernel(&[], &[], &first).unwrap();
+        let (before, early): (&[_], &[_]) = match programmatic {
+            true => (&[], &[node]),
+            false => (&[node], &[]),
+        };
+        builder.kernel(before, early, &second).unwrap();
+        let graph = builder.finish().unwrap();
+        let mut replay = graph.begin_replay(GPU, stream).unwrap();
+        replay.run_on_host(stream, NodeId(0), fill).unwrap();
+        replay.run_on_host(stream, NodeId(1), sum).unwrap();
+        replay.finish(true).unwrap();
+    } else {
+        let second = KernelLaunch {
+            programmatic,
+            ..second
+        };
+        session.launch_on_host(GPU, stream, &first, fill).unwrap();
+        session.launch_on_host(GPU, stream, &second, sum).unwrap();
+    }
+    // A normal launch starts after both.
+    let normal = move |cta: &HostCta<'_>, [x, ..]: [u32; 3]| {
+        write(cta, memory + 4 * u64::from(x), x, 3);
+    };
+    session
+        .launch_on_host(GPU, stream, &launch("after", 4), normal)
+        .unwrap();
+    session.report().unwrap()
+}
+
+#[test]
+fn a_dependent_launch_knows_what_it_waited_for() {
+    for in_a_graph in [false, true] {
+        for (programmatic, waits) in [(false, false), (false, true), (true, true)] {
+            clean(&dependent(programmatic, waits, in_a_graph));
+        }
+        let report = dependent(true, false, in_a_graph);
+        let found: Vec<_> = report.races.iter().map(told).collect();
+        let kernels = [(Some("fill"), 1), (Some("sum"), 2)];
+        assert_eq!(found, [(RaceKind::ReadAfterWrite, kernels)], "{in_a_graph}");
+    }
+}
+
+#[test]
+fn a_dependent_launch_that_never_waits_is_told_so_once() {
+    for waits in [true, false] {
+        let report = dependent(true, waits, false);
+        assert_eq!(never_waited(&report), u64::from(!waits));
+    }
+    // However often it is asked.
+    let session = session();
+    let stream = session.create_host_stream(GPU, false).unwrap();
+    let second = KernelLaunch {
+        programmatic: true,
+        ..launch("second", 1)
+    };
+    for round in 1..=40 {
+        let nothing = |_: &HostCta<'_>, _: [u32; 3]| {};
+        session
+            .launch_on_host(GPU, stream, &launch("first", 1), nothing)
+            .unwrap();
+        session
+            .launch_on_host(GPU, stream, &second, nothing)
+            .unwrap();
+        for _ in 0..2 {
+            assert_eq!(never_waited(&session.report().unwrap()), round);
+        }
+    }
+}
+
+fn never_waited(report: &Report) -> u64 {
+    let named = |loss: &&LossCount| loss.loss.0 == Loss::NeverWaited;
+    report
+        .losses
+        .iter()
+        .find(named)
+        .map_or(0, |loss| loss.times)
 }
