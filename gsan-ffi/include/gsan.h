@@ -1047,7 +1047,7 @@ enum gsan_status gsan_graph_begin(int device,
 
 /**
  * Adds a kernel, which gets `*table` and `*index` at every replay. `programmatic`: dependencies by
- * programmatic edges, which `dependencies` does not list.
+ * programmatic edges, which `dependencies` must not list.
  */
 enum gsan_status gsan_graph_kernel(struct gsan_graph_builder *builder,
                                    const uint32_t *dependencies,

@@ -228,6 +228,8 @@ fn of_order(error: &gsan_sync::Error) -> Kind {
         E::Frozen { .. } => Kind::Frozen,
         E::LiveAllocations { .. }
         | E::LiveGraphs { .. }
+        | E::OpenGroups(_)
+        | E::ReplayUnfinished { .. }
         | E::StillRunning(_)
         | E::GraphInFlight => Kind::Live,
         E::GraphElsewhere { .. } => Kind::InvalidArgument,

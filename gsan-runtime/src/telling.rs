@@ -62,7 +62,8 @@ impl News {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KnownLaunch {
     pub(crate) kernel: Option<String>,
-    pub(crate) stream: u64,
+    /// `None`: not known.
+    pub(crate) stream: Option<u64>,
     pub(crate) grid: model::Position,
     /// Why its races are only possible ones, if they are.
     pub(crate) opaque: Option<String>,
@@ -97,7 +98,7 @@ impl PartReader {
         };
         Some(KnownLaunch {
             kernel: self.text(kernel.name),
-            stream: record.stream,
+            stream: Some(record.stream),
             grid: record.grid,
             opaque: record.opaque.then(reason),
         })
@@ -395,7 +396,7 @@ impl Follower {
                 kernel: launch.as_ref().and_then(|launch| launch.kernel.clone()),
                 launch: Some(side.launch.into()),
                 device: Some(side.device.into()),
-                stream: launch.as_ref().map(|launch| Hex(launch.stream)),
+                stream: launch.as_ref().and_then(|launch| launch.stream).map(Hex),
             }
         };
         let scope = match side.scope {
@@ -435,7 +436,7 @@ impl Follower {
             };
             return Some(KnownLaunch {
                 kernel: self.reader.text(known.kernel),
-                stream: known.stream,
+                stream: Some(known.stream),
                 grid: known.grid,
                 opaque: opaque.then(reason),
             });

@@ -84,9 +84,20 @@ fn the_configuration_is_fixed_at_first_use_and_free_after_a_reset() {
     let graph = session.begin_graph(GPU).unwrap().finish().unwrap();
     let error = process::reset().unwrap_err();
     assert_eq!(error.kind(), Kind::Live);
-    assert!(error.to_string().contains("graphs"), "{error}");
+    assert!(
+        error.to_string().contains("1 graph is not closed"),
+        "{error}"
+    );
     assert!(process::is_frozen());
     graph.close().unwrap();
+    let builder = session.begin_graph(GPU).unwrap();
+    let error = process::reset().unwrap_err();
+    assert_eq!(error.kind(), Kind::Live);
+    assert!(
+        error.to_string().contains("1 graph is being built"),
+        "{error}"
+    );
+    drop(builder);
     drop(graph);
 
     race(&session, "first", 1);

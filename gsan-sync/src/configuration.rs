@@ -1,5 +1,6 @@
 //! The configuration, which is fixed at its first use, and the way back to the start.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gsan_vmm::Allocator;
@@ -88,7 +89,7 @@ impl Configuration {
     /// about streams of the ordering from before are refused.
     ///
     /// # Errors
-    /// When allocations are live, graphs are not closed, streams have work, or a launch of this
+    /// When allocations are live, graphs are not closed or being built, groups are open, streams have work, or a launch of this
     /// thread is unfinished. Nothing changes then.
     pub fn reset(&self) -> Result<(), Error> {
         let mut state = self.state();
@@ -102,9 +103,15 @@ impl Configuration {
         }
         if let Some((ordering, _)) = &state.used {
             let inner = &*ordering.inner;
-            let count = inner.live_plans().len();
-            if count > 0 {
-                return Err(Error::LiveGraphs { count });
+            let graphs = inner.live_plans().len();
+            let builders = inner.builders.load(Relaxed);
+            if graphs + builders > 0 {
+                return Err(Error::LiveGraphs { graphs, builders });
+            }
+            let grouped = inner.devices.iter().filter(|d| d.grouped.load(Relaxed));
+            let grouped: Vec<_> = grouped.map(|device| device.region.device).collect();
+            if !grouped.is_empty() {
+                return Err(Error::OpenGroups(grouped));
             }
             let held = inner.hold_all()?;
             let running = match inner.still_running(&held) {

@@ -60,6 +60,9 @@ pub enum Error {
     /// A rank of the group is not known here.
     #[error("device rank {0} has no state in this process: exchange states with its process first")]
     RankMissing(DeviceRank),
+    /// A rank was named twice.
+    #[error("rank {0} is named twice among the ranks of the group: each has one place")]
+    RankTwice(DeviceRank),
     /// The device is in a group already.
     #[error("{0} is in a group already")]
     GroupExists(Device),
@@ -101,12 +104,22 @@ pub enum Error {
         /// The address of one.
         first: u64,
     },
-    /// Graphs are not closed.
-    #[error("{count} graphs are not closed: close them before a reset")]
+    /// Graphs are not closed, or not finished.
+    #[error(
+        "{} before a reset", both(
+            (*graphs, "graph is not closed: close it", "graphs are not closed: close them"),
+            (*builders, "graph is being built: finish it, and close it", "graphs are being built: finish them, and close them"),
+        )
+    )]
     LiveGraphs {
-        /// How many.
-        count: usize,
+        /// How many can be replayed.
+        graphs: usize,
+        /// How many are being built.
+        builders: usize,
     },
+    /// Groups are open.
+    #[error("{} in a group: leave it before a reset", list_devices(.0))]
+    OpenGroups(Vec<Device>),
     /// Work is still running.
     #[error("stream {:#x} of {} still has work: wait for it before a reset", .0.handle, .0.device)]
     StillRunning(StreamKey),
@@ -120,9 +133,31 @@ pub enum Error {
         /// How many nodes there are.
         known: usize,
     },
-    /// A replay of the graph was begun and has not been finished, or still runs.
+    /// A node depends on another one by an ordinary and by a programmatic edge.
+    #[error(
+        "node {node} depends on node {on} twice: what comes after it by an ordinary edge waits for it, and \
+         needs no programmatic one"
+    )]
+    TwoEdges {
+        /// The node.
+        node: usize,
+        /// What it depends on.
+        on: usize,
+    },
+    /// A replay of the graph still runs.
     #[error("the graph is in flight: wait for its stream before closing it")]
     GraphInFlight,
+    /// A replay was begun and has not been finished.
+    #[error(
+        "a replay of the graph{} is in flight: it was begun and not finished. Finish it before {next}",
+        if *shared { ", or of one that has kernels in common with it," } else { "" }
+    )]
+    ReplayUnfinished {
+        /// It may be a replay of a graph that has kernels in common with this one.
+        shared: bool,
+        /// What it comes before.
+        next: &'static str,
+    },
     /// The graph was closed or became part of another one.
     #[error("the graph {0} and cannot be used any more")]
     GraphGone(&'static str),
@@ -243,6 +278,22 @@ fn told(begun: Begun, on: &StreamKey) -> String {
         Begun::Call => "a call",
     };
     format!("{what} on {}", named(on))
+}
+
+fn both(graphs: (usize, &str, &str), builders: (usize, &str, &str)) -> String {
+    let said = |(count, one, more): (usize, &str, &str)| match count {
+        0 => None,
+        1 => Some(format!("1 {one}")),
+        _ => Some(format!("{count} {more}")),
+    };
+    let all: Vec<String> = [graphs, builders].into_iter().filter_map(said).collect();
+    all.join(", and ")
+}
+
+fn list_devices(devices: &[Device]) -> String {
+    let names: Vec<String> = devices.iter().map(ToString::to_string).collect();
+    let verb = if names.len() == 1 { "is" } else { "are" };
+    format!("{} {verb}", names.join(", "))
 }
 
 fn list(ranks: &[DeviceRank]) -> String {

@@ -23,6 +23,7 @@
 
 use std::collections::BTreeMap;
 use std::mem::offset_of;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytemuck::Zeroable;
@@ -50,6 +51,9 @@ const CHUNK: usize = 64;
 /// How many of a plan's areas hold rows and launch states, which a restart clears.
 const ROW_AREAS: usize = 4;
 
+/// What a replay that was begun comes before.
+const NEXT_REPLAY: &str = "the next one";
+
 const DESCRIPTOR: u64 = size_of::<LaunchDescriptor>() as u64;
 const STATE: u64 = size_of::<LaunchState>() as u64;
 
@@ -60,6 +64,23 @@ pub struct PlanBuilder {
     nodes: Vec<Node>,
     descriptors: Descriptors,
     kernels: usize,
+    _counted: Counted,
+}
+
+/// Counts a graph that is being built.
+struct Counted(Arc<Inner>);
+
+impl Counted {
+    fn new(inner: &Arc<Inner>) -> Counted {
+        inner.builders.fetch_add(1, Relaxed);
+        Counted(Arc::clone(inner))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.builders.fetch_sub(1, Relaxed);
+    }
 }
 
 /// Descriptors for kernels, before they are nodes. Until one belongs to a graph that can be replayed,
@@ -204,6 +225,7 @@ impl PlanBuilder {
             nodes: Vec::new(),
             descriptors: Descriptors::default(),
             kernels: 0,
+            _counted: Counted::new(inner),
         }
     }
 
@@ -211,7 +233,7 @@ impl PlanBuilder {
     /// let it. Returns what its launch is given.
     ///
     /// # Errors
-    /// When a dependency is not there, or there is no memory.
+    /// When a dependency is not there or in both lists, or there is no memory.
     pub fn kernel(
         &mut self,
         dependencies: &[NodeId],
@@ -220,6 +242,12 @@ impl PlanBuilder {
     ) -> Result<(NodeId, NodeArguments), Error> {
         self.check(dependencies)?;
         self.check(programmatic)?;
+        if let Some(on) = programmatic.iter().find(|on| dependencies.contains(on)) {
+            return Err(Error::TwoEdges {
+                node: self.nodes.len(),
+                on: on.0,
+            });
+        }
         let device = &self.inner.devices[self.device];
         let kernel = self.descriptors.reserve(device, info);
         let kernel = kernel.ok_or_else(|| self.no_room())?;
@@ -1068,7 +1096,10 @@ impl Plan {
                 return Err(Error::GraphGone("was closed"));
             }
             if std::mem::replace(&mut state.begun, true) {
-                return Err(Error::GraphInFlight);
+                return Err(Error::ReplayUnfinished {
+                    shared: false,
+                    next: NEXT_REPLAY,
+                });
             }
         }
         let begun = self.begin_homes().and_then(|()| {
@@ -1120,7 +1151,10 @@ impl Plan {
                 for (_, begun) in self.homes().take(at) {
                     begun.state().begun = false;
                 }
-                return Err(Error::GraphInFlight);
+                return Err(Error::ReplayUnfinished {
+                    shared: true,
+                    next: NEXT_REPLAY,
+                });
             }
         }
         Ok(())
@@ -1359,7 +1393,13 @@ impl Plan {
             Some(fence) => !self.inner.backend.passed(fence)?,
             None => false,
         };
-        if state.begun || running {
+        if state.begun {
+            return Err(Error::ReplayUnfinished {
+                shared: false,
+                next: "closing the graph",
+            });
+        }
+        if running {
             return Err(Error::GraphInFlight);
         }
         state.closed = true;
@@ -1492,7 +1532,6 @@ impl Inner {
 
     /// Numbers for as many launches of a graph, one after the other.
     fn graph_numbers(&self, count: u32) -> u32 {
-        use std::sync::atomic::Ordering::Relaxed;
         let mut next = self.next_graph_number.load(Relaxed);
         loop {
             let first = match next.checked_add(count) {

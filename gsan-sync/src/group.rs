@@ -62,7 +62,7 @@ impl Ordering {
     /// devices are in groups of different ranks does not restart: who depends on whom is not known then.
     ///
     /// # Errors
-    /// When the device has no rank or is in a group, or the state of one of the ranks is not mapped in
+    /// When the device has no rank or is in a group, a rank is named twice, or the state of one of the ranks is not mapped in
     /// this process.
     pub fn group(&self, device: Device, ranks: &[DeviceRank]) -> Result<Group, Error> {
         let inner = &self.inner;
@@ -72,7 +72,10 @@ impl Ordering {
         if !ranks.contains(&own) {
             return Err(Error::NotInGroup { device, rank: own });
         }
-        for &rank in ranks {
+        for (at, &rank) in ranks.iter().enumerate() {
+            if ranks[..at].contains(&rank) {
+                return Err(Error::RankTwice(rank));
+            }
             // One of this process that was not used yet has its state from now on, unless another process uses
             // the device.
             if inner.allocator.state(rank).is_none()

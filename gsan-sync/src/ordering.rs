@@ -1,6 +1,7 @@
 //! The ordering of one process: its devices, streams and events.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
 use gsan_core::compressed::topology::Topology;
@@ -53,6 +54,8 @@ pub(crate) struct Inner {
     pub(crate) memory: Memory,
     pub(crate) names: Names,
     pub(crate) plans: Mutex<Vec<Weak<Plan>>>,
+    /// Graphs that are being built.
+    pub(crate) builders: AtomicUsize,
     pub(crate) captures: Captures,
     pub(crate) marks: Marks,
     pub(crate) together: Arc<Together>,
@@ -140,6 +143,7 @@ impl Ordering {
                 together: Arc::default(),
                 devices: Devices::new(&settings),
                 plans: Mutex::default(),
+                builders: AtomicUsize::new(0),
                 captures: Captures::default(),
                 backend,
                 kernels,

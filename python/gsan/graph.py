@@ -145,6 +145,19 @@ class GraphPlan:
     def _build(self) -> None:
         builder = c_void_p()
         library().graph_begin(self.device, byref(builder))
+        graph = c_void_p()
+        try:
+            self._add_nodes(builder)
+        except BaseException:
+            # Nobody ends it later.
+            if library().try_graph_finish(builder, byref(graph)) == 0:
+                library().try_graph_close(graph)
+            raise
+        library().graph_finish(builder, byref(graph))
+        self._graph = graph.value
+        self._close = weakref.finalize(self, _close_graph, graph.value)
+
+    def _add_nodes(self, builder: c_void_p) -> None:
         numbers: list[int] = []
         for place, node in enumerate(self.nodes):
             dependencies = _array([numbers[edge] for edge in node.dependencies])
@@ -169,10 +182,6 @@ class GraphPlan:
                 )
                 self._launches[place] = (table.value, index.value)
             numbers.append(added.value)
-        graph = c_void_p()
-        library().graph_finish(builder, byref(graph))
-        self._graph = graph.value
-        self._close = weakref.finalize(self, _close_graph, graph.value)
 
     @property
     def boundary_kernels(self) -> tuple[KernelLaunch, KernelLaunch]:

@@ -234,7 +234,7 @@ pub unsafe extern "C" fn gsan_graph_begin(
 }
 
 /// Adds a kernel, which gets `*table` and `*index` at every replay. `programmatic`: dependencies by
-/// programmatic edges, which `dependencies` does not list.
+/// programmatic edges, which `dependencies` must not list.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gsan_graph_kernel(
     builder: *mut gsan_graph_builder,
@@ -370,8 +370,10 @@ pub unsafe extern "C" fn gsan_graph_finish(
 ) -> gsan_status {
     status(|| {
         // SAFETY: C says that it points to what it should.
-        let graph = unsafe { output(graph, "graph") }?;
-        let builder = handles::remove::<Building>(builder)?.take()?;
+        let graph = unsafe { output(graph, "graph") };
+        let building = handles::remove::<Building>(builder);
+        let graph = graph?;
+        let builder = building?.take()?;
         graph.set(handles::insert(builder.finish()?));
         Ok(())
     })

@@ -152,7 +152,7 @@ static void stale_and_foreign_handles(void) {
     gsan_launch *launch = NULL;
     gsan_graph_builder *builder = NULL, *child = NULL;
     gsan_graph *graph = NULL, *whole = NULL;
-    gsan_replay *replay = NULL;
+    gsan_replay *replay = NULL, *none = NULL;
     uint64_t table = 0, index = 0;
     uint32_t node = 0, missing = 7;
     int which;
@@ -191,6 +191,31 @@ static void stale_and_foreign_handles(void) {
         }
     }
 
+    for (which = 0; which < 3; ++which) {
+        uint32_t most[3] = {1024, 1024, 64}, ctas[3] = {INT32_MAX, 65535, 65535};
+        info.block[which] = 0;
+        INVALID(gsan_launch_begin(0, NULL, &info, &launch, &table, &index), "a CTA has 1 to 1024");
+        INVALID(gsan_host_launch(0, NULL, &info, nothing, NULL), "a CTA has 1 to 1024");
+        info.block[which] = most[which] + 1;
+        INVALID(gsan_launch_begin(0, NULL, &info, &launch, &table, &index), "a CTA has 1 to 1024");
+        info.block[which] = most[which];
+        info.grid[which] = ctas[which];
+        OK(gsan_launch_begin(0, NULL, &info, &launch, &table, &index));
+        OK(gsan_launch_end(launch, 0));
+        info.block[which] = 1;
+        info.grid[which] = ctas[which] + 1;
+        INVALID(gsan_launch_begin(0, NULL, &info, &launch, &table, &index), "a grid of ");
+        /* Without CTAs it is no launch, and refused by CUDA. */
+        info.grid[which] = 0;
+        OK(gsan_launch_begin(0, NULL, &info, &launch, &table, &index));
+        OK(gsan_launch_end(launch, 0));
+        info.grid[which] = 1;
+    }
+    info.block[0] = 32;
+    info.block[1] = 33;
+    INVALID(gsan_launch_begin(0, NULL, &info, &launch, &table, &index), "a block of 32 x 33 x 1 threads");
+    info.block[0] = info.block[1] = 1;
+
     OK(gsan_launch_begin(0, NULL, &info, &launch, &table, &index));
     INVALID(gsan_graph_close((gsan_graph *)launch), "is a launch, not a graph");
     REFUSED(GSAN_WRONG_ORDER, gsan_stream_synchronized(0, NULL), "not finished");
@@ -206,6 +231,10 @@ static void stale_and_foreign_handles(void) {
     INVALID(gsan_graph_child(builder, NULL, 0, builder, &node), "its own child");
     OK(gsan_graph_begin(0, &child));
     OK(gsan_graph_kernel(child, NULL, 0, NULL, 0, &info, &node, &table, &index));
+    INVALID(gsan_graph_kernel(child, &node, 1, &node, 1, &info, &node, &table, &index), "node 1 depends on node 0 twice");
+    info.grid[1] = 0;
+    INVALID(gsan_graph_kernel(child, NULL, 0, NULL, 0, &info, &node, &table, &index), "a grid of 1 x 0 x 1 CTAs");
+    info.grid[1] = 1;
     OK(gsan_graph_child(builder, NULL, 0, child, &node));
     INVALID(gsan_graph_child(builder, NULL, 0, child, &node), "ended already");
     INVALID(gsan_graph_other(child, NULL, 0, &node), "ended already");
@@ -213,10 +242,24 @@ static void stale_and_foreign_handles(void) {
     INVALID(gsan_graph_finish(builder, &graph), "ended already");
     INVALID(gsan_graph_other(builder, NULL, 0, &node), "ended already");
 
-    REFUSED(GSAN_LIVE, gsan_reset(), "graph");
+    REFUSED(GSAN_LIVE, gsan_reset(), "1 graph is not closed: close it before a reset");
+    OK(gsan_graph_begin(0, &builder));
+    REFUSED(GSAN_LIVE, gsan_reset(), "1 graph is not closed: close it, and 1 graph is being built: finish it");
+    INVALID(gsan_graph_finish(builder, NULL), "graph is null");
+    INVALID(gsan_graph_other(builder, NULL, 0, &node), "ended already");
     OK(gsan_replay_begin(graph, 0, NULL, &replay));
-    REFUSED(GSAN_LIVE, gsan_graph_close(graph), "in flight");
+    REFUSED(GSAN_LIVE, gsan_graph_close(graph), "was begun and not finished. Finish it before closing the graph");
+    REFUSED(GSAN_LIVE, gsan_replay_begin(graph, 0, NULL, &none), "Finish it before the next one");
+    REFUSED(GSAN_WRONG_ORDER, gsan_stream_synchronized(0, NULL), "a replay on stream 0x0");
     INVALID(gsan_host_replay(replay, NULL, 0, NULL, NULL), "kernel is null");
+    OK(gsan_host_replay(replay, NULL, 0, nothing, NULL));
+    REFUSED(GSAN_WRONG_ORDER, gsan_host_replay(replay, NULL, 0, nothing, NULL), "launched already by this replay");
+    OK(gsan_replay_end(replay, 1));
+    OK(gsan_replay_begin(graph, 0, NULL, &replay));
+    OK(gsan_host_replay(replay, NULL, 0, nothing, NULL));
+    OK(gsan_replay_end(replay, 1));
+    OK(gsan_stream_synchronized(0, NULL));
+    OK(gsan_replay_begin(graph, 0, NULL, &replay));
     OK(gsan_replay_end(replay, 0));
     INVALID(gsan_host_replay(replay, NULL, 0, nothing, NULL), "ended already");
     INVALID(gsan_replay_end(replay, 0), "ended already");
@@ -325,6 +368,11 @@ static void foreign_memory_and_streams(void) {
     INVALID(gsan_group_open(0, ranks, 2, &group), "65535");
     ranks[1] = 1;
     REFUSED(GSAN_WRONG_ORDER, gsan_group_open(0, ranks, 2, &group), "rank 1");
+    ranks[1] = 0;
+    INVALID(gsan_group_open(0, ranks, 2, &group), "rank 0 is named twice");
+    OK(gsan_group_open(0, ranks, 1, &group));
+    REFUSED(GSAN_LIVE, gsan_reset(), "device 0 is in a group: leave it before a reset");
+    gsan_group_close(group);
 
     REFUSED(GSAN_NOT_FOUND, gsan_event_recorded(1, 0, (void *)0x1234560), "stream");
     INVALID(gsan_event_recorded(1, 3, NULL), "device 3");

@@ -1,9 +1,10 @@
 //! Graphs: captured or built by hand, and replayed.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gsan_sync::{CaptureId, NodeArguments, NodeId, Plan, PlanBuilder};
 use gsan_vmm::backend::Device;
+use rustc_hash::FxHashSet;
 
 use super::{KernelLaunch, Session};
 use crate::error::{Error, Result};
@@ -26,6 +27,8 @@ pub struct Replay {
     session: Arc<Session>,
     device: Device,
     replay: gsan_sync::Replay,
+    /// Kernels that were launched on the host backend.
+    launched: Mutex<FxHashSet<NodeId>>,
 }
 
 impl Session {
@@ -73,13 +76,20 @@ impl GraphBuilder {
     /// what its launch is given.
     ///
     /// # Errors
-    /// When a dependency is not there, or there is no memory.
+    /// When a dependency is not there or in both lists, grid or block are none that a kernel of a graph can
+    /// have, or there is no memory.
     pub fn kernel(
         &mut self,
         dependencies: &[NodeId],
         programmatic: &[NodeId],
         launch: &KernelLaunch<'_>,
     ) -> Result<(NodeId, NodeArguments)> {
+        if launch.ctas()? == 0 {
+            let [x, y, z] = launch.grid;
+            return Err(Error::Argument(format!(
+                "a grid of {x} x {y} x {z} CTAs: a kernel of a graph has one at least"
+            )));
+        }
         let info = self.session.launch_info(launch)?;
         Ok(self.builder.kernel(dependencies, programmatic, &info)?)
     }
@@ -155,6 +165,7 @@ impl Graph {
             session: Arc::clone(&self.session),
             device,
             replay,
+            launched: Mutex::default(),
         })
     }
 
@@ -184,7 +195,8 @@ impl Replay {
     /// [`Session::replay_on_host`].
     ///
     /// # Errors
-    /// When devices are GPUs, the stream is not there, the node is no kernel, or the replay was finished.
+    /// When devices are GPUs, the stream is not there, the node is no kernel or was launched by this replay
+    /// already, or the replay was finished.
     pub fn run_on_host(
         &self,
         stream: u64,
@@ -203,8 +215,17 @@ impl Replay {
             block: [1, 1, 1],
             ..KernelLaunch::default()
         };
+        let mut launched = self.launched.lock().unwrap_or_else(PoisonError::into_inner);
+        if launched.contains(&node) {
+            return Err(Error::WrongOrder(format!(
+                "node {} was launched already by this replay: each kernel runs once in a replay",
+                node.0
+            )));
+        }
         let session = &self.session;
-        session.replay_on_host(self.device, stream, &launch, arguments, body)
+        session.replay_on_host(self.device, stream, &launch, arguments, body)?;
+        launched.insert(node);
+        Ok(())
     }
 
     /// The graph was given to its stream (`submitted`), or failed and never will be.

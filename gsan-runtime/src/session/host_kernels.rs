@@ -146,40 +146,13 @@ impl Session {
     }
 }
 
-/// How many CTAs a launch has, if a GPU could launch it.
+/// How many CTAs a launch has, if the host can run as many.
 fn ctas_of(launch: &KernelLaunch<'_>) -> Result<u32> {
-    const GRID: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
-    const BLOCK: [u32; 3] = [1024, 1024, 64];
-    let shape = |[x, y, z]: [u32; 3]| format!("{x} x {y} x {z}");
-    let ([x, y, z], block) = (launch.grid.map(u128::from), launch.block);
-    let threads: u64 = block
-        .map(u64::from)
-        .iter()
-        .fold(1, |all, of| all.saturating_mul(*of));
-    let too_many = block
-        .iter()
-        .zip(BLOCK)
-        .any(|(&threads, most)| threads > most);
-    if too_many || !(1..=1024).contains(&threads) {
-        return Err(Error::Argument(format!(
-            "a block of {} threads: a CTA has 1 to 1024, at most {} in x, y, z",
-            shape(block),
-            shape(BLOCK)
-        )));
-    }
-    let ctas = x * y * z;
-    let too_long = launch
-        .grid
-        .iter()
-        .zip(GRID)
-        .any(|(&ctas, most)| ctas > most);
-    if too_long || ctas > u128::from(u32::MAX) {
-        return Err(Error::Argument(format!(
-            "a grid of {} CTAs: at most {} in x, y, z are launched, and {} in all",
-            shape(launch.grid),
-            shape(GRID),
+    let ctas = launch.ctas()?;
+    u32::try_from(ctas).map_err(|_| {
+        Error::Argument(format!(
+            "a grid of {ctas} CTAs: on the host backend at most {} are launched",
             u32::MAX
-        )));
-    }
-    Ok(ctas as u32)
+        ))
+    })
 }

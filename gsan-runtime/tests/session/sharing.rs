@@ -138,6 +138,9 @@ fn ranks_that_only_talk_to_each_other_race() {
             assert_eq!(race.earlier.who.device, Some(0));
             // How large its grid is, is not known.
             assert_eq!(race.earlier.who.cta, Some([1, 0, 0]));
+            // Nor which stream it was, which is no stream 0 for that.
+            assert_eq!(race.earlier.who.stream, None);
+            assert_eq!(race.later.who.stream, Some(gsan_report::model::Hex(0)));
             assert_eq!(race.later.who.kernel.as_deref(), Some("check"));
         }
     });

@@ -369,13 +369,26 @@ fn a_replay_that_failed_leaves_the_descriptors_of_copies_right() {
     let outer = around(&gpu, &inner);
     let mut begun = outer.plan.begin_replay(a).unwrap();
     let b = gpu.open(3);
-    assert_eq!(inner.plan.begin_replay(b).err(), Some(Error::GraphInFlight));
+    assert_eq!(
+        inner
+            .plan
+            .begin_replay(b)
+            .map(drop)
+            .unwrap_err()
+            .to_string(),
+        "a replay of the graph, or of one that has kernels in common with it, is in flight: it was begun and \
+         not finished. Finish it before the next one"
+    );
     begun.finish(false).unwrap();
     let what: [&[Do]; 2] = [&[Write(0)], &[Read(0)]];
     inner.replay(&gpu, b, &what, &[0, 1]);
     assert!(granules(&gpu).is_empty());
     let mut begun = inner.plan.begin_replay(b).unwrap();
-    assert_eq!(outer.plan.begin_replay(a).err(), Some(Error::GraphInFlight));
+    let shared = Error::ReplayUnfinished {
+        shared: true,
+        next: "the next one",
+    };
+    assert_eq!(outer.plan.begin_replay(a).err(), Some(shared));
     begun.finish(false).unwrap();
     let all: [&[Do]; 5] = [&[], &[], &[Write(1)], &[Read(1), Read(0)], &[Read(1)]];
     outer.replay(&gpu, a, &all, &[0, 1, 2, 3, 4]);

@@ -172,9 +172,18 @@ fn a_replay_that_failed_leaves_nothing_behind_in_its_stream() {
     let graph = captured(&gpu, true, true);
     gpu.launch(a, &[Write(0)]);
     let mut failed = graph.plan.begin_replay(a).unwrap();
-    assert_eq!(graph.plan.begin_replay(a).err(), Some(Error::GraphInFlight));
-    assert_eq!(graph.plan.close(), Err(Error::GraphInFlight));
+    let unfinished = |next| Error::ReplayUnfinished {
+        shared: false,
+        next,
+    };
+    let again = graph.plan.begin_replay(a).map(drop);
+    assert_eq!(again, Err(unfinished("the next one")));
+    assert_eq!(graph.plan.close(), Err(unfinished("closing the graph")));
     failed.finish(false).unwrap();
+    gpu.backend.hold(true);
+    graph.replay(&gpu, a, &[&[], &[], &[], &[]], &[0, 1, 2, 3]);
+    assert_eq!(graph.plan.close(), Err(Error::GraphInFlight));
+    gpu.backend.hold(false);
     assert_eq!(failed.finish(true), Err(Error::ReplayFinished));
     gpu.launch(a, &[Read(0)]);
     graph.plan.close().unwrap();

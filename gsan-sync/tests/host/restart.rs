@@ -190,7 +190,13 @@ fn the_configuration_is_fixed_at_its_first_use_and_a_reset_frees_it() {
     );
     allocator.free(memory, None, Stream::DEFAULT).unwrap();
     let plan = ordering.begin_plan(GPU).unwrap().finish().unwrap();
-    assert_eq!(configuration.reset(), Err(Error::LiveGraphs { count: 1 }));
+    assert_eq!(
+        configuration.reset(),
+        Err(Error::LiveGraphs {
+            graphs: 1,
+            builders: 0
+        })
+    );
     plan.close().unwrap();
     backend.hold(true);
     backend.enqueue(GPU, Stream::host(1), || ()).unwrap();
