@@ -338,12 +338,13 @@ fn a_graph_by_hand_has_the_edges_it_was_given() {
     }
 }
 
-/// What the kernels of a captured graph do: each edge orders a granule of its own.
+/// What the kernels of a captured graph do: each edge orders a granule of its own. What comes from outside is
+/// also read at the end: two accesses at the same moment may lose their race to each other.
 const FORK_AND_JOIN: [&[Do]; 4] = [
     &[Read(5), Write(0)],
     &[Write(2)],
     &[Read(0), Write(1)],
-    &[Read(1), Read(2), Write(6)],
+    &[Read(1), Read(2), Read(5), Write(6)],
 ];
 
 #[test]
