@@ -112,7 +112,8 @@ GSAN_API void __triton_gsan_atomic_begin_scalar(gsan_global_state* globals, gsan
   if (!warp.any(pred)) return;
   Cta cta = Cta::current(globals);
   Strong access = strong(sem, scope);
-  bool may_write = !reads || access.releases || !expects_load(cta, {file, line});
+  bool quiet = expects_load(cta, {file, line}) || was_in_vain(cta, address, {file, line});
+  bool may_write = !reads || access.releases || !quiet;
   begin_strong<GSAN_RECORDS>(cta, warp, pred, event, address, bytes, reads, may_write, access);
   warp.meet();
 }

@@ -155,6 +155,8 @@
 #define GSAN_THREAD_FRONTIER_TAKEN_SHIFT 33u
 /* In acquired: there is an entry. It lies at its publisher, modulo. */
 #define GSAN_THREAD_ACQUIRED_VALID UINT64_C(0x8000000000000000)
+/* In acquired: the publication stood in the ring, and is not joined. */
+#define GSAN_THREAD_ACQUIRED_PLAIN UINT64_C(0x4000000000000000)
 /* Lowest bit of the token in acquired; the publisher lies below. */
 #define GSAN_THREAD_ACQUIRED_TOKEN_SHIFT 16u
 
@@ -557,8 +559,10 @@ struct gsan_thread_state {
     uint64_t frontier;
     /* The LaunchState; 0: the launch is not known, and nothing is checked. */
     uint64_t state;
-    /* What the newest release fence published: a sync record; 0: nothing. */
-    uint64_t fence;
+    /* Where an atomic announced itself in vain, address and position as a fingerprint, above the epoch;
+     * 0: nowhere.
+     */
+    uint64_t in_vain;
     /* The sync words it acquired last, so as not to merge them again. */
     uint64_t acquired[4];
     /* Its position in the grid: x + y * grid.x + z * grid.x * grid.y. */
@@ -616,7 +620,7 @@ GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, load_position) == 84);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, published) == 88);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, frontier) == 96);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, state) == 104);
-GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, fence) == 112);
+GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, in_vain) == 112);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, acquired) == 120);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, coordinates) == 152);
 GSAN_STATIC_ASSERT(offsetof(struct gsan_thread_state, carries) == 160);

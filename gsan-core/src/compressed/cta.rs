@@ -20,8 +20,8 @@ use crate::cell::Past;
 use crate::clock::{ClockEntry, Epoch};
 use crate::ids::{DeviceRank, ThreadId};
 use crate::layout::thread_flags::{
-    self, ACQUIRED_TOKEN_SHIFT, ACQUIRED_VALID, FRONTIER_MADE, FRONTIER_TAKEN_SHIFT, PUBLISHED,
-    PUBLISHED_EPOCH_SHIFT, PUBLISHED_SAID,
+    self, ACQUIRED_PLAIN, ACQUIRED_TOKEN_SHIFT, ACQUIRED_VALID, FRONTIER_MADE,
+    FRONTIER_TAKEN_SHIFT, PUBLISHED, PUBLISHED_EPOCH_SHIFT, PUBLISHED_SAID,
 };
 use crate::loss::Loss;
 use crate::record::{RecordScope, SyncFields, SyncRecord, Token};
@@ -113,6 +113,8 @@ pub(super) struct Known {
     published: u64,
     /// What the sync word said, if the CTA had acquired it.
     acquired: Option<SyncRecord>,
+    /// Whether that stood in the ring, and is not joined.
+    plain: bool,
 }
 
 /// A resident CTA of a launch.
@@ -407,8 +409,8 @@ impl<'a, M: Memory> Cta<'a, M> {
             publisher,
             entry: ClockEntry::closed(self.first_epoch(), epoch),
             joined: false,
-            snapshot: self.own_snapshot()?,
             frontier: self.frontier_snapshot(self.taken())?,
+            snapshot: self.own_snapshot()?,
             launch: self.launch.id,
             taken: self.taken(),
         })
@@ -526,11 +528,12 @@ impl<'a, M: Memory> Cta<'a, M> {
         if self.knows_everything() || self.has_acquired(key) {
             return;
         }
-        locked::<M, _>(&self.state.lock, || {
-            self.absorb(sync.publisher(), sync.token());
+        let plain = locked::<M, _>(&self.state.lock, || {
+            self.absorb(sync.publisher(), sync.token())
         });
         if sync.token() != Token::MAX {
-            self.state.acquired[at].store(key, Release);
+            let plain = if plain { ACQUIRED_PLAIN } else { 0 };
+            self.state.acquired[at].store(key | plain, Release);
         }
     }
 
@@ -543,12 +546,14 @@ impl<'a, M: Memory> Cta<'a, M> {
         });
     }
 
-    fn absorb(self, publisher: ThreadId, token: Token) {
+    /// Merges what `token` of `publisher` says. Returns whether the publication stood in the ring
+    /// and is not joined.
+    fn absorb(self, publisher: ThreadId, token: Token) -> bool {
         let device = self.system.topology().device(publisher);
         let Some(publication) = self.system.publications(device).read(token) else {
             self.count(Loss::PublicationOverrun);
             self.learn_checkpoint(self.covering(device, token));
-            return;
+            return false;
         };
         if let Some(place) = self.system.topology().place(publication.publisher) {
             self.learn(place, publication.entry);
@@ -569,6 +574,7 @@ impl<'a, M: Memory> Cta<'a, M> {
                 self.learn_checkpoint(self.covering(device, token));
             }
         }
+        !publication.joined
     }
 
     fn is_of_launch(self, device: DeviceRank, publication: &Publication) -> bool {
@@ -767,14 +773,20 @@ impl<'a, M: Memory> Cta<'a, M> {
     /// What the CTA knew before it published, for [`Self::is_contained`]. `found` is what the sync
     /// word said then.
     pub(super) fn known(self, found: Option<SyncRecord>) -> Known {
+        let word = found.map_or(0, |found| self.acquired_word(sync_key(found)));
         Known {
             published: self.state.published.load(Acquire),
-            acquired: found.filter(|found| self.has_acquired(sync_key(*found))),
+            acquired: found.filter(|found| word & !ACQUIRED_PLAIN == sync_key(*found)),
+            plain: word & ACQUIRED_PLAIN != 0,
         }
     }
 
+    fn acquired_word(self, key: u64) -> u64 {
+        self.state.acquired[key as usize % ACQUIRED].load(Acquire)
+    }
+
     fn has_acquired(self, key: u64) -> bool {
-        self.state.acquired[key as usize % ACQUIRED].load(Acquire) == key
+        self.acquired_word(key) & !ACQUIRED_PLAIN == key
     }
 
     /// Whether `own` says all that `found` says, and nothing would tell the two apart: a publication
@@ -795,6 +807,9 @@ impl<'a, M: Memory> Cta<'a, M> {
         let acquired = known.acquired == Some(found) && device == self.launch.device;
         if !newer && !acquired {
             return false;
+        }
+        if acquired && known.plain {
+            return true;
         }
         let Some(publication) = self.system.publications(device).read(found.token()) else {
             return false;

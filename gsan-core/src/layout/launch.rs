@@ -149,6 +149,8 @@ pub mod thread_flags {
         pub const FRONTIER_TAKEN_SHIFT: u32 = 33;
         /// In `acquired`: there is an entry. It lies at its publisher, modulo.
         pub const ACQUIRED_VALID: u64 = 1 << 63;
+        /// In `acquired`: the publication stood in the ring, and is not joined.
+        pub const ACQUIRED_PLAIN: u64 = 1 << 62;
         /// Lowest bit of the token in `acquired`; the publisher lies below.
         pub const ACQUIRED_TOKEN_SHIFT: u32 = 16;
     }
@@ -200,8 +202,9 @@ structure! {
         pub frontier: u64,
         /// The [`LaunchState`]; 0: the launch is not known, and nothing is checked.
         pub state: u64,
-        /// What the newest release fence published: a sync record; 0: nothing.
-        pub fence: u64,
+        /// Where an atomic announced itself in vain, address and position as a fingerprint, above the epoch;
+        /// 0: nowhere.
+        pub in_vain: u64,
         /// The sync words it acquired last, so as not to merge them again.
         pub acquired: [u64; 4],
         /// Its position in the grid: `x + y * grid.x + z * grid.x * grid.y`.

@@ -84,7 +84,7 @@ namespace gsan {
 GSAN_VARIABLE __attribute__((device)) gsan_global_state* running_globals;
 #else
 constexpr u32 kGlobalsOffset = kCtaMemoryBytes - sizeof(u64);
-static_assert(sizeof(CtaMemory) <= kGlobalsOffset, "behind the state of a CTA is room");
+static_assert(offsetof(CtaMemory, fixed) + sizeof(Fixed) <= kGlobalsOffset, "behind the state of a CTA is room");
 #endif
 
 // Where the CTA finds the state region it was started with.

@@ -12,7 +12,7 @@ GSAN_COLD bool is_ordered_elsewhere(Cta cta, u32 thread, u32 epoch) {
   if (epoch == GSAN_CLOCK_EPOCH_MAX || cta.flags() & GSAN_THREAD_EVERYTHING) return true;
   if (covers(cta.recall(thread), epoch)) return true;
   Place place;
-  if (!Topology{cta.region.globals->constants}.place(thread, place)) return true;
+  if (!place_of(cta, thread, place)) return true;
   const gsan_launch_descriptor& launch = *cta.launch();
   auto knows = [&](u32 entry) {
     if (!covers(entry, epoch)) return false;

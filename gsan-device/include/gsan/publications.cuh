@@ -21,13 +21,29 @@ GSAN_DEVICE u64 make_sync(u32 publisher, u32 mask, u32 scope, u64 token) {
 
 // The fields of a publication, without the state.
 struct Publication {
-  u64 words[3];
+  u64 words[3] = {0, 0, 0};
 
   GSAN_DEVICE static Publication of(const gsan_publication& fields) {
     Publication result;
     result.words[0] = fields.entry | u64(fields.publisher) << 32 | u64(fields.joined) << 48;
     result.words[1] = fields.snapshot | u64(fields.frontier) << 32;
     result.words[2] = fields.launch | u64(fields.taken) << 32;
+    return result;
+  }
+
+  // What stands in the ring entry at `words`, which may be anything. The words are under way together.
+  GSAN_DEVICE static Publication look(const u64* words) {
+    u64 first = ptx::load_relaxed_system(words + 1);
+    u64 second = ptx::load_relaxed_system(words + 2);
+    u64 third = ptx::load_relaxed_system(words + 3);
+    return {{first, second, third}};
+  }
+
+  // What the first lane has.
+  GSAN_DEVICE Publication from_first(Warp warp) const {
+    Publication result;
+#pragma unroll
+    for (u32 i = 0; i < 3; ++i) result.words[i] = warp.share(words[i]);
     return result;
   }
 
@@ -94,17 +110,12 @@ struct Publications {
     return true;
   }
 
-  // What `token` tells; false for a TOP publication and for one that was overwritten.
+  // What `token` tells, which was named before a fence; false for a TOP publication and for one that was
+  // overwritten.
   GSAN_DEVICE bool read(u64 token, Publication& publication) const {
     u64* words = entry(token);
-    EntryState state = {home, words};
-    if (!state.is_complete(token)) return false;
-    // They are under way together.
-    u64 first = ptx::load_relaxed_system(words + 1);
-    u64 second = ptx::load_relaxed_system(words + 2);
-    u64 third = ptx::load_relaxed_system(words + 3);
-    publication = {{first, second, third}};
-    return state.is_still_complete(token);
+    publication = Publication::look(words);
+    return EntryState{home, words}.is_still_written(token);
   }
 
   // The same, for all lanes.
@@ -119,8 +130,7 @@ GSAN_COLD bool read_publication(Region home, u64 token, Publication& publication
 GSAN_DEVICE bool Publications::read(Warp warp, u64 token, Publication& publication) const {
   u32 there = 0;
   if (warp.leads()) there = read_publication(home, token, publication);
-#pragma unroll
-  for (u32 i = 0; i < 3; ++i) publication.words[i] = warp.share(publication.words[i]);
+  publication = publication.from_first(warp);
   return warp.share(there) != 0;
 }
 

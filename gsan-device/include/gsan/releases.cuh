@@ -12,6 +12,8 @@ struct Released {
   u32 publisher;
   u32 epoch;
   u64 token;
+  // Whether the lane made a fence behind what the token tells.
+  bool fenced;
 };
 
 // The id under which the CTA publishes.
@@ -97,38 +99,12 @@ GSAN_COLD void copy_own(Cta cta, Warp warp, Vector target) {
   warp.meet();
 }
 
-// A snapshot of what the CTA learned beyond its frontier: 0 if that is nothing. False if there is no
-// place for it.
-GSAN_COLD bool own_snapshot(Cta cta, Warp warp, u32& snapshot) {
-  snapshot = 0;
-  if (ptx::local_load(&cta.state->private_clock) == 0 && known_checkpoint(cta) == kNoCheckpoint) {
-    return true;
-  }
-  u32 last = 0;
-  if (warp.leads() && !(cta.flags() & GSAN_THREAD_CHANGED)) {
-    last = ptx::local_load(&cta.state->snapshot);
-    if (last != 0 && !Snapshots{cta.region}.is_recent(last)) last = 0;
-  }
-  snapshot = warp.share(last);
-  if (snapshot != 0) return true;
-  Draft draft = Draft::claim(cta.region, warp);
-  if (!draft.there) return false;
-  copy_own(cta, warp, draft.clock());
-  snapshot = draft.publish(warp);
-  if (warp.leads()) {
-    ptx::local_store(&cta.state->snapshot, snapshot);
-    ptx::local_and(&cta.state->flags, ~GSAN_THREAD_CHANGED);
-  }
-  warp.meet();
-  return true;
-}
-
 // Adds the entries of a launch's rows to a clock. False if there was no room for some.
 GSAN_COLD bool add_rows(Cta cta, Warp warp, Vector target, u32 bank, const u32* entries) {
   u32 mark = 0;
   if (warp.leads()) mark = slots_taken(cta.region, bank);
   Part part = {entries, bank, 0, warp.share(mark), false, 0, nullptr, 0, {}};
-  return take_part(cta, warp, part, target.words, false, 0) == Taken::kAll;
+  return take_part(cta, warp, part, target.words, Cut::kNothing, 0) == Taken::kAll;
 }
 
 GSAN_COLD bool add_rows(Cta cta, Warp warp, Vector target, Rows rows) {
@@ -145,11 +121,16 @@ GSAN_COLD bool add_rows(Cta cta, Warp warp, Vector target, Rows rows) {
   return fits;
 }
 
+// The key under which a snapshot of the frontier with the completions in `taken` is kept.
+GSAN_DEVICE u64 frontier_key(u32 taken) {
+  return u64(taken) << GSAN_THREAD_FRONTIER_TAKEN_SHIFT | GSAN_THREAD_FRONTIER_MADE;
+}
+
 // A snapshot of the frontier with the completions in `taken`, for acquirers of other launches. Made by
 // the first publisher, and again when it has become old. False if there is no place for it.
 GSAN_COLD bool frontier_snapshot(Cta cta, Warp warp, u32 taken, u32& snapshot) {
   gsan_launch_state* shared = cta.launch_state();
-  u64 key = u64(taken) << GSAN_THREAD_FRONTIER_TAKEN_SHIFT | GSAN_THREAD_FRONTIER_MADE;
+  u64 key = frontier_key(taken);
   u64 found = 0;
   u32 usable = 0;
   if (warp.leads()) {
@@ -198,19 +179,152 @@ GSAN_COLD bool frontier_snapshot(Cta cta, Warp warp, u32 taken, u32& snapshot) {
   return true;
 }
 
-// What a publication of everything up to `epoch` says; false if that cannot be said.
-GSAN_DEVICE bool sayable(Cta cta, Warp warp, u32 epoch, Publication& publication) {
-  if (!can_say(cta, warp)) return false;
+// Copies the private clock, whose head and first entries were loaded, into a snapshot: each lane two times
+// four, `slot` being the first of them.
+GSAN_DEVICE void fill_snapshot(Warp warp, const OwnRings& rings, Vector clock, Head head,
+                               const Quad (&quads)[2], u32 slot, u32 checkpoint, Vector target) {
+  u32 step = 4 * warp.size();
+  if (clock.words == nullptr) head = Head();
+  u32 length = rings.length(head.headers[0]);
+#pragma unroll
+  for (u32 half = 0; half < 2; ++half) {
+    u32 at = slot + half * step;
+    if (at < length) quads[half].store(rings.entries(target) + at);
+  }
+#pragma unroll 1
+  for (u32 at = slot + 2 * step; at < length; at += step) {
+    Quad::load(rings.entries(clock) + at).store(rings.entries(target) + at);
+  }
+  if (warp.leads()) {
+    ptx::store_relaxed_system_quad(target.words, checkpoint, head.headers[0], head.headers[1],
+                                   head.headers[2]);
+  }
+#pragma unroll 1
+  for (u32 segment = 1; segment < rings.of.segments; ++segment) {
+    u32 header = segment == 1 ? head.headers[1] : head.headers[2];
+    if (segment >= 3) header = ptx::load_relaxed_system(clock.header(segment));
+    if (segment >= 3 && warp.leads()) ptx::store_relaxed_system(target.header(segment), header);
+    if (header == 0) break;
+    for (u32 at = slot; at < rings.length(header); at += step) {
+      Quad::load(clock.entries(segment) + at).store(target.entries(segment) + at);
+    }
+  }
+}
+
+// Publishes everything up to `epoch`, with no more waits than need be. Returns the token; `said`: whether what
+// it tells stands in the ring. Under the lock.
+GSAN_COLD u64 say(Cta cta, Warp warp, u32 epoch, bool& said) {
+  said = false;
+  if (!can_say(cta, warp)) return put_top(cta, warp);
+  gsan_global_state& globals = *cta.region.globals;
+  OwnRings rings(cta);
   u32 taken = warp.share(ptx::local_load(&cta.state->taken));
-  gsan_publication fields = {};
-  if (!own_snapshot(cta, warp, fields.snapshot)) return false;
-  if (!frontier_snapshot(cta, warp, taken, fields.frontier)) return false;
-  fields.publisher = u16(cta.thread());
-  fields.entry = entry_closed(cta.state->start, epoch);
-  fields.launch = cta.launch()->number;
-  fields.taken = taken;
-  publication = Publication::of(fields);
-  return true;
+  u32 checkpoint = warp.share(known_checkpoint(cta));
+  u64 key = frontier_key(taken);
+  // What is loaded here is under way together.
+  Vector clock = private_clock(cta);
+  u32 slot = 4 * warp.rank();
+  Head head;
+  Quad quads[2];
+  if (clock.words != nullptr) {
+    head = Head::load(clock);
+#pragma unroll
+    for (u32 half = 0; half < 2; ++half) {
+      u32 at = slot + half * 4 * warp.size();
+      if (at < rings.of.segment_entries) quads[half] = Quad::load(rings.entries(clock) + at);
+    }
+  }
+  u64 frontier = 0, claimed = 0, token = 0;
+  u32 usable = 0, last = 0;
+  if (warp.leads()) {
+    auto is_kept = [&] { return frontier >> 32 == key >> 32; };
+    frontier = ptx::local_load(&cta.state->frontier);
+    // The snapshot is only named, and its name is published behind fences.
+    if (!is_kept() && taken == 0) frontier = ptx::load_relaxed_system(&cta.launch_state()->frontier);
+    claimed = ptx::load_relaxed_system(&globals.snapshot_head.value);
+    token = ptx::load_relaxed_system(&globals.publication_head.value);
+    usable = is_kept() && (u32(frontier) == 0 || rings.is_recent(u32(frontier), claimed));
+  }
+  if (warp.share(usable) == 0) {
+    u32 name;
+    if (!frontier_snapshot(cta, warp, taken, name)) return put_top(cta, warp);
+    frontier = key | name;
+    ++claimed;
+  }
+  if (warp.leads()) {
+    if (!(cta.flags() & GSAN_THREAD_CHANGED)) last = ptx::local_load(&cta.state->snapshot);
+    if (last != 0 && !rings.is_recent(last, claimed)) last = 0;
+  }
+  bool holds = checkpoint != kNoCheckpoint || head.headers[0] != 0;
+  u32 snapshot = holds ? warp.share(last) : 0;
+  bool makes = holds && snapshot == 0;
+  u64 index = 0;
+  u32 there = 0, due = 0;
+  EntryState place = {cta.region, nullptr}, clock_place = {cta.region, nullptr};
+  if (warp.leads()) {
+    // What is told must be known before: a checkpoint of the device that sees the token counted stands for it.
+    ptx::fence();
+    if (token < kLastToken) token = ptx::add_relaxed_system(&globals.publication_head.value, 1);
+    if (makes) index = ptx::add_relaxed_system(&globals.snapshot_head.value, 1);
+    if (token >= kLastToken) {
+      token = kLastToken;
+      count(cta.region, GSAN_LOSS_WORN_TOKEN);
+    } else {
+      place.word = rings.publication(token);
+      clock_place.word = rings.snapshot_state(u32(index));
+      u64 before = place.try_claim(token, rings.of.publications);
+      u64 clock_before = makes ? clock_place.try_claim(index, rings.of.snapshots) : 0;
+      bool is_claimed = place.is_claimed(token, rings.of.publications, before);
+      bool clock_claimed =
+          makes && clock_place.is_claimed(index, rings.of.snapshots, clock_before);
+      // An index whose low bits are 0 could not be named.
+      bool clock_there = !makes || (clock_claimed && u32(index) != 0);
+      there = is_claimed && clock_there;
+      if (!there) {
+        if (is_claimed) place.put_back(before);
+        if (clock_claimed) clock_place.put_back(clock_before);
+        count(cta.region, GSAN_LOSS_TOP_RELEASE);
+        due = 1;
+      }
+      fence(cta);
+    }
+  }
+  said = warp.share(there) != 0;
+  index = warp.share(index);
+  if (said && makes) {
+    snapshot = u32(index);
+    fill_snapshot(warp, rings, clock, head, quads, slot, checkpoint, rings.snapshot(snapshot));
+  }
+  warp.meet();
+  if (warp.leads()) {
+    ptx::local_store(&cta.state->frontier, frontier);
+    if (said) {
+      gsan_publication fields = {};
+      fields.snapshot = snapshot;
+      fields.frontier = u32(frontier);
+      fields.publisher = u16(cta.thread());
+      fields.entry = entry_closed(cta.state->start, epoch);
+      fields.launch = cta.launch()->number;
+      fields.taken = taken;
+      Publication publication = Publication::of(fields);
+      for (u32 i = 0; i < 3; ++i) {
+        ptx::store_relaxed_system(place.word + 1 + i, publication.words[i]);
+      }
+      // Who is told the token from now on finds the fields.
+      fence(cta);
+      if (makes) {
+        ptx::store_relaxed_system(clock_place.word, EntryState::complete_at(index));
+        ptx::local_store(&cta.state->snapshot, snapshot);
+        ptx::local_and(&cta.state->flags, ~GSAN_THREAD_CHANGED);
+      }
+      ptx::store_relaxed_system(place.word, EntryState::complete_at(token));
+      u64 sixteenth = rings.of.publications / 16;
+      due = sixteenth < 2 || (token & (sixteenth - 1)) == 0;
+    }
+  }
+  token = warp.share(token);
+  if (warp.share(due) != 0) take_checkpoint(cta.region, warp);
+  return token;
 }
 
 // Publishes what the CTA did and knows. Shares the publication before when the CTA made no access and
@@ -226,9 +340,8 @@ GSAN_COLD Released publish(Cta cta, Warp warp) {
     unchanged = warp.share(unchanged);
     if (!unchanged) {
       u32 epoch = warp.share(ptx::local_load(&cta.state->epoch));
-      Publication publication;
-      bool said = sayable(cta, warp, epoch, publication);
-      u64 token = said ? put(cta, warp, publication, said) : put_top(cta, warp);
+      bool said;
+      u64 token = say(cta, warp, epoch, said);
       if (warp.leads() && cta.has_slot() && epoch != GSAN_CLOCK_EPOCH_MAX) {
         u32 next = following(cta.region, epoch);
         ptx::store_relaxed_system(cta.region.epoch(cta.thread()), next);
@@ -238,7 +351,7 @@ GSAN_COLD Released publish(Cta cta, Warp warp) {
                          GSAN_THREAD_PUBLISHED | (said ? GSAN_THREAD_PUBLISHED_SAID : 0) |
                              u64(epoch) << GSAN_THREAD_PUBLISHED_EPOCH_SHIFT | token);
       }
-      released = {publisher(cta), epoch, token};
+      released = {publisher(cta), epoch, token, said && warp.leads()};
     }
     unlock(cta, warp);
   }
@@ -254,7 +367,7 @@ GSAN_COLD Released publish(Cta cta, Warp warp) {
 // An entry for the own slot that ends at the published epoch, and does not mean "all", can only come
 // from the publication of that epoch.
 GSAN_COLD bool contains(Cta cta, u64 found, Released own) {
-  Region home = cta.region.of_device(cta.region.device_of(record_thread(found)));
+  Region home = cta.home_of(record_thread(found));
   if (sync_token(found) == own.token && home.globals == cta.region.globals) {
     return own.token != kLastToken;
   }
@@ -269,7 +382,7 @@ GSAN_COLD bool contains(Cta cta, u64 found, Released own) {
   Place place;
   u32 entry;
   return publication.snapshot() != 0 &&
-         Topology{cta.region.globals->constants}.place(cta.thread(), place) &&
+         place_of(cta, cta.thread(), place) &&
          Snapshots{home}.get(publication.snapshot(), place, entry) && says(entry);
 }
 
@@ -279,11 +392,17 @@ struct Known {
   u64 published = 0;
   // What the sync word said, if the CTA had acquired it; or 0.
   u64 acquired = 0;
+  // Whether that stood in the ring, and is not joined.
+  bool plain = false;
 
   GSAN_DEVICE static Known of(Cta cta, u64 found) {
     Known known;
     known.published = ptx::local_load(&cta.state->published);
-    if (is_sync(found) && has_acquired(cta, acquired_key(found))) known.acquired = found;
+    if (is_sync(found) && has_acquired(cta, acquired_key(found))) {
+      known.acquired = found;
+      u64 word = ptx::local_load(acquired_place(cta, acquired_key(found)));
+      known.plain = word == (acquired_key(found) | GSAN_THREAD_ACQUIRED_PLAIN);
+    }
     ptx::fence_cta();
     return known;
   }
@@ -299,12 +418,15 @@ GSAN_DEVICE bool is_older(Cta cta, u64 found, Released own) {
   return cta.has_slot() && record_thread(found) == cta.thread() && sync_token(found) < own.token;
 }
 
-// Whether `found` names the publication of this CTA before `own`, which says all of it: a clock only
-// grows. Without looking it up.
-GSAN_DEVICE bool is_previous(Cta cta, u64 found, Released own, Known known) {
+// Whether `found` names the publication of this CTA before `own`, which says all of it, as a clock only
+// grows; or what it had acquired, if that is not joined. Without looking it up.
+GSAN_DEVICE bool is_known_before(Cta cta, u64 found, Released own, Known known) {
+  if (!may_contain(own)) return false;
   u64 last = known.published & (GSAN_THREAD_PUBLISHED_SAID | kLastToken);
-  return may_contain(own) && is_older(cta, found, own) &&
-         last == (GSAN_THREAD_PUBLISHED_SAID | sync_token(found));
+  bool previous = is_older(cta, found, own) &&
+                  last == (GSAN_THREAD_PUBLISHED_SAID | sync_token(found));
+  return previous || (known.plain && known.acquired == found &&
+                      cta.home_of(record_thread(found)).globals == cta.region.globals);
 }
 
 // Whether `own` says all that the sync record `found` says, and nothing would tell the two apart: a
@@ -312,7 +434,7 @@ GSAN_DEVICE bool is_previous(Cta cta, u64 found, Released own, Known known) {
 GSAN_COLD bool is_contained(Cta cta, u64 found, Released own, Known known) {
   if (!may_contain(own)) return false;
   bool newer = is_older(cta, found, own);
-  Region home = cta.region.of_device(cta.region.device_of(record_thread(found)));
+  Region home = cta.home_of(record_thread(found));
   bool acquired = known.acquired == found && home.globals == cta.region.globals;
   if (!newer && !acquired) return false;
   Publication publication;
@@ -327,9 +449,8 @@ GSAN_COLD bool is_contained(Cta cta, u64 found, Released own, Known known) {
 // The scope of a sync record that gets another part.
 GSAN_DEVICE u32 widest(Cta cta, u64 found, u32 scope) {
   u32 other = record_thread(found);
-  const gsan_constants& constants = cta.region.globals->constants;
   u32 least = scope;
-  if (other - constants.first_id >= constants.share) {
+  if (cta.home_of(other).globals != cta.region.globals) {
     least = GSAN_SCOPE_SYS;
   } else if (!cta.has_slot() || other != cta.thread()) {
     least = GSAN_SCOPE_GPU;
@@ -343,7 +464,7 @@ GSAN_DEVICE u32 widest(Cta cta, u64 found, u32 scope) {
 GSAN_COLD bool joined_publication(Cta cta, Warp warp, u64 found, Released own,
                                   Publication& publication) {
   if (!can_say(cta, warp)) return false;
-  Region home = cta.region.of_device(cta.region.device_of(record_thread(found)));
+  Region home = cta.home_of(record_thread(found));
   Publication theirs;
   bool known = Publications{home}.read(warp, sync_token(found), theirs);
   bool same_launch = known && is_of_launch(cta, home, theirs);
@@ -367,16 +488,16 @@ GSAN_COLD bool joined_publication(Cta cta, Warp warp, u64 found, Released own,
   bool filled = true;
   if (known) {
     Place place;
-    if (Topology{cta.region.globals->constants}.place(theirs.publisher(), place)) {
+    if (place_of(cta, theirs.publisher(), place)) {
       Part part = single_part(place, theirs.entry());
-      filled &= take_part(cta, warp, part, clock.words, true, taken) == Taken::kAll;
+      filled &= take_part(cta, warp, part, clock.words, Cut::kKnown, taken) == Taken::kAll;
     }
 #pragma unroll 1
     for (u32 i = same_launch ? 1 : 0; i < 2; ++i) {
       u32 snapshot = i == 0 ? theirs.frontier() : theirs.snapshot();
       if (snapshot == 0) continue;
-      Taken taken_all = take_snapshot(cta, warp, home, snapshot, clock.words, taken,
-                                      add_checkpoint);
+      Taken taken_all = take_snapshot(cta, warp, home, snapshot, clock.words, Cut::kKnown,
+                                      taken, add_checkpoint);
       filled &= taken_all == Taken::kAll;
       if (taken_all == Taken::kOverwritten) break;
     }
@@ -410,10 +531,10 @@ GSAN_DEVICE bool reaches(Cta cta, u64 sync, u32 scope) {
   if (least == GSAN_SCOPE_NOT_ATOMIC) return false;
   if (least == GSAN_SCOPE_CTA) return cta.has_slot() && cta.thread() == record_thread(sync);
   if (least == GSAN_SCOPE_SYS) return true;
-  Region home = cta.region.of_device(cta.region.device_of(record_thread(sync)));
+  Region home = cta.home_of(record_thread(sync));
   if (home.globals == cta.region.globals) return true;
   // Parts of a joined sequence may be of this device though the last one is not.
-  fence(cta.region);
+  fence(cta);
   Publication publication;
   return !read_publication(home, sync_token(sync), publication) || publication.joined();
 }

@@ -22,13 +22,56 @@ struct Group {
   }
 };
 
+// What the start of a CTA needs of the state region. It is read at once: what is read later waits for the
+// second-level cache again, because instructions that acquire empty the first.
+struct Setting {
+  Fixed fixed;
+  gsan_constants constants;
+  u32 magic;
+  u32 version;
+  u32 slots_per_sm;
+  u32 launches_at;
+  u32 high_water_at;
+  u32 epochs_at;
+  u32 starts_at;
+  u32 history_at;
+
+  GSAN_DEVICE static Setting of(const gsan_global_state& globals) {
+    Setting setting;
+    setting.fixed = Fixed::of(globals);
+    setting.constants = globals.constants;
+    setting.magic = globals.magic;
+    setting.version = globals.version;
+    setting.slots_per_sm = globals.slots_per_sm;
+    setting.launches_at = globals.offsets.launches;
+    setting.high_water_at = globals.offsets.high_water;
+    setting.epochs_at = globals.offsets.epochs;
+    setting.starts_at = globals.offsets.starts;
+    setting.history_at = globals.offsets.history;
+    return setting;
+  }
+
+  // Whether the host has set up the region as this library understands it, with cells of `records` words.
+  GSAN_DEVICE bool is_ready(u32 records) const {
+    return magic == GSAN_STATE_MAGIC && version == GSAN_STATE_VERSION && constants.records == records;
+  }
+
+  // The slots of the own bank.
+  GSAN_DEVICE Slots slots(Region region, const gsan_launch_descriptor& launch) const {
+    return {reinterpret_cast<u32*>(launch.slot_masks),
+            region.part<u32>(high_water_at) + launch.bank % constants.banks, fixed.sms, slots_per_sm};
+  }
+};
+
 // The descriptor of the launch: the copy in device memory, if the first CTA has left it there. The low
 // half of `index` is the entry of the host's table, the high half the launch's number plus 1, or 0
 // where the number is not known beforehand (graphs).
-GSAN_DEVICE const gsan_launch_descriptor* descriptor(Region region, const void* table, u64 index) {
+GSAN_DEVICE const gsan_launch_descriptor* descriptor(Region region, const Setting& setting,
+                                                     const void* table, u64 index) {
   u32 number = u32(index >> GSAN_LAUNCH_INDEX_NUMBER_SHIFT);
   if (number != 0) {
-    const gsan_launch_state* state = region.launch(number - 1);
+    const gsan_launch_state* state = region.part<gsan_launch_state>(setting.launches_at) +
+                                     (number - 1) % GSAN_STATE_LAUNCHES;
     if (ptx::load_acquire(&state->copied) == number) return &state->descriptor;
   }
   return static_cast<const gsan_launch_descriptor*>(table) + u32(index);
@@ -55,7 +98,8 @@ GSAN_DEVICE void pass_on(Region region, const gsan_launch_descriptor& launch,
 // Starts the state of a CTA that becomes resident: it knows its launch, if the host said what that is. By
 // the warp of thread 0 of the group, of which `leader` is the lane. The words are shared out and moved one by
 // one: what the compiler makes of whole structures here goes byte by byte.
-GSAN_DEVICE void enter(Cta cta, Warp warp, u32 leader, u32 records, const void* table, u64 index) {
+GSAN_DEVICE void enter(Cta cta, Warp warp, u32 leader, const Setting& setting, u32 records,
+                       const void* table, u64 index) {
   gsan_thread_state* state = cta.state;
   auto words = reinterpret_cast<u64*>(state);
   constexpr u32 kWords = sizeof(gsan_thread_state) / sizeof(u64);
@@ -63,8 +107,8 @@ GSAN_DEVICE void enter(Cta cta, Warp warp, u32 leader, u32 records, const void* 
     ptx::local_store(words + word, u64(0));
   }
   u64 source = 0;
-  if (ptx::lane() == leader && table != nullptr && cta.region.is_ready(records)) {
-    source = reinterpret_cast<u64>(descriptor(cta.region, table, index));
+  if (ptx::lane() == leader && table != nullptr && setting.is_ready(records)) {
+    source = reinterpret_cast<u64>(descriptor(cta.region, setting, table, index));
   }
   source = warp.share(source, leader);
   warp.meet();
@@ -85,12 +129,12 @@ GSAN_DEVICE void enter(Cta cta, Warp warp, u32 leader, u32 records, const void* 
 
 // A CTA of a known launch becomes resident. Whether a checkpoint is due: the CTA is the launch's first, and
 // publications may have been overwritten since the newest one. Tells which slots of its SM are taken.
-GSAN_DEVICE bool join_launch(Cta cta, u32& taken) {
+GSAN_DEVICE bool join_launch(Cta cta, const Setting& setting, u32& taken) {
   gsan_thread_state* state = cta.state;
   Region region = cta.region;
   const gsan_launch_descriptor& launch = *cta.launch();
   u32 started = ptx::add_relaxed(&cta.launch_state()->started, 1u);
-  taken = Slots(region, launch).taken(ptx::sm());
+  taken = setting.slots(region, launch).taken(ptx::sm());
   state->taken = complete(launch);
   if (started != 0) return false;
   pass_on(region, launch, cta.launch_state());
@@ -113,16 +157,19 @@ GSAN_COLD void start(Cta cta, u32 thread, u32 threads, u32 records, const void* 
   u32 first = warp.ballot(thread == 0);
   if (first == 0) return;
   u32 leader = ptx::lowest(first);
-  enter(cta, warp, leader, records, table, index);
+  Setting setting = {};
+  if (thread == 0 && table != nullptr) setting = Setting::of(*cta.region.globals);
+  enter(cta, warp, leader, setting, records, table, index);
   u32 due = 0, taken = 0;
-  if (thread == 0 && cta.is_known()) due = join_launch(cta, taken);
+  if (thread == 0 && cta.is_known()) due = join_launch(cta, setting, taken);
   if (warp.share(due, leader) != 0) take_checkpoint(cta.region, warp);
   if (thread != 0) return;
   Region region = cta.region;
   gsan_thread_state* state = cta.state;
   if (!cta.is_known()) return;
+  cta.keep(setting.fixed);
   const gsan_launch_descriptor* launch = cta.launch();
-  u32 slot = Slots(region, *launch).take(ptx::sm(), taken);
+  u32 slot = setting.slots(region, *launch).take(ptx::sm(), taken);
   if (slot == kNoSlot) {
     count(region, GSAN_LOSS_NO_SLOT);
     ptx::add_relaxed(&cta.launch_state()->unchecked, 1u);
@@ -131,14 +178,18 @@ GSAN_COLD void start(Cta cta, u32 thread, u32 threads, u32 records, const void* 
 
   u32 id = launch->bank_first + slot;
   // These are under way together.
-  u32 last = ptx::load_relaxed(region.epoch(id));
-  u32 number = ptx::load_relaxed(History{region}.starts(id));
+  const gsan_constants& constants = setting.constants;
+  u32 place = id - constants.first_id;
+  u32* epochs = region.part<u32>(setting.epochs_at) + place;
+  u32* starts = region.part<u32>(setting.starts_at) + place;
+  auto history = region.part<gsan_history_entry>(setting.history_at) + u64(place) * GSAN_STATE_HISTORY;
+  u32 last = ptx::load_relaxed(epochs);
+  u32 number = ptx::load_relaxed(starts);
   u64 foreign_row = launch->foreign_row;
   u32 filled = foreign_row == 0 ? 0 : ptx::load_relaxed(reinterpret_cast<const u32*>(foreign_row));
   u32 epoch = following(region, last < kFirstEpoch ? kFirstEpoch - 1 : last);
-  ptx::store_relaxed_system(region.epoch(id), epoch);
-  History{region}.start(id, number, epoch, launch->number, state->coordinates);
-  const gsan_constants& constants = region.globals->constants;
+  ptx::store_relaxed_system(epochs, epoch);
+  start_history(history, starts, number, epoch, launch->number, state->coordinates);
   u64 half = constants.reserve_bytes / 2;
   state->shadow_base = constants.reserve_base;
   state->real_base = constants.reserve_base + half;
@@ -246,9 +297,10 @@ GSAN_COLD void exit(Cta cta, Group group) {
     u32 own = entry_all(ptx::local_load(&state->epoch));
     ptx::max_relaxed_system(reinterpret_cast<u32*>(launch.own_done) + slot, own);
   }
+  u32 sms = cta.fixed().sms;
   ptx::fence();
   if (cta.has_slot()) {
-    Slots(region, launch).give_back(slot);
+    give_back(launch, slot, sms);
     state->id = 0;
   }
   ptx::add_relaxed(&cta.launch_state()->exited, 1u);

@@ -29,46 +29,74 @@ struct EntryState {
 
   GSAN_DEVICE static u64 complete_at(u64 index) { return (index + 1) << 1; }
 
-  // Claims the entry, one of `length`, for `index`; fails if its writer has not finished, or a newer
-  // one has come. Whoever got it writes the fields and then calls `complete`.
-  GSAN_DEVICE bool claim(u64 index, u64 length) const {
+  // What is most likely there before `index`, one of `length` entries: the index a lap before.
+  GSAN_DEVICE static u64 lap_before(u64 index, u64 length) {
+    return index < length ? 0 : complete_at(index - length);
+  }
+
+  GSAN_DEVICE u64 exchange_for(u64 index, u64 expected) const {
     u64 writing = complete_at(index) | GSAN_CLOCK_WRITING;
-    // Mostly the index a lap before is there.
-    u64 expected = index < length ? 0 : complete_at(index - length);
-    u64 found = ptx::compare_exchange_relaxed_system(word, expected, writing);
-    if (found != expected) {
-      if (found & GSAN_CLOCK_WRITING || found >= complete_at(index)) return false;
-      expected = found;
-      found = ptx::compare_exchange_relaxed_system(word, expected, writing);
-    }
-    // Whoever reads one of the new fields sees, after its own fence, that the state changed; and the
-    // fields of the former writer come first.
-    fence(region);
+    return ptx::compare_exchange_relaxed_system(word, expected, writing);
+  }
+
+  // Starts to claim the entry, one of `length`, for `index`. Returns what is_claimed needs.
+  GSAN_DEVICE u64 try_claim(u64 index, u64 length) const {
+    return exchange_for(index, lap_before(index, length));
+  }
+
+  // Whether the entry is claimed: not if its writer has not finished, or a newer one has come. `found` is what
+  // try_claim returned, and then what was there before. A fence belongs between this and the fields: who reads
+  // one of the new fields sees, after its own fence, that the state changed; and the fields of the former
+  // writer come first.
+  GSAN_DEVICE bool is_claimed(u64 index, u64 length, u64& found) const {
+    u64 expected = lap_before(index, length);
+    if (found == expected) return true;
+    if (found & GSAN_CLOCK_WRITING || found >= complete_at(index)) return false;
+    expected = found;
+    found = exchange_for(index, expected);
     return found == expected;
+  }
+
+  // Puts back what was there before the entry was claimed. No field was written.
+  GSAN_DEVICE void put_back(u64 before) const { ptx::store_relaxed_system(word, before); }
+
+  // Claims the entry. Whoever got it writes the fields and then calls `complete`.
+  GSAN_DEVICE bool claim(u64 index, u64 length) const {
+    u64 found = try_claim(index, length);
+    bool claimed = is_claimed(index, length, found);
+    fence(region);
+    return claimed;
   }
 
   GSAN_DEVICE void complete(u64 index) const { store_release(region, word, complete_at(index)); }
 
-  GSAN_DEVICE bool is_complete(u64 index) const {
-    return load_acquire(region, word) == complete_at(index);
+  // An index is named, by others or by itself, once its fields were written; its state may say that later. So
+  // whoever was told of it may read the fields at once, and looks whether they are still there behind a fence.
+  GSAN_DEVICE static bool is_written(u64 state, u64 index) {
+    return (state & ~u64(GSAN_CLOCK_WRITING)) == complete_at(index);
   }
 
-  // Whether the fields read since `is_complete` are those of `index`.
-  GSAN_DEVICE bool is_still_complete(u64 index) const {
+  // The same for an index of which the low bits are known.
+  GSAN_DEVICE static bool is_written(u64 state, u32 name) {
+    return state != 0 && u32((state >> 1) - 1) == name;
+  }
+
+  // Whether the fields read before are those of `index`.
+  GSAN_DEVICE bool is_still_written(u64 index) const {
     fence(region);
-    return is_complete_now(index);
+    return is_written_now(index);
   }
 
   // The same, behind a fence.
-  GSAN_DEVICE bool is_complete_now(u64 index) const {
-    return ptx::load_relaxed_system(word) == complete_at(index);
+  GSAN_DEVICE bool is_written_now(u64 index) const {
+    return is_written(ptx::load_relaxed_system(word), index);
   }
 
-  // The index that is complete, if one is. What is read of the entry comes behind this look.
+  // The index that was claimed last, if one was.
   GSAN_DEVICE bool index(u64& index) const {
-    u64 state = load_acquire(region, word);
+    u64 state = ptx::load_relaxed_system(word);
     index = (state >> 1) - 1;
-    return state != 0 && (state & GSAN_CLOCK_WRITING) == 0;
+    return state != 0;
   }
 };
 

@@ -20,12 +20,6 @@ struct Slots {
   u32 sms;
   u32 slots_per_sm;
 
-  GSAN_DEVICE Slots(Region region, const gsan_launch_descriptor& launch)
-      : masks(reinterpret_cast<u32*>(launch.slot_masks)),
-        high_water(gsan::high_water(region, launch.bank)),
-        sms(region.globals->sms),
-        slots_per_sm(region.globals->slots_per_sm) {}
-
   // The slots of `sm` that are taken.
   GSAN_DEVICE u32 taken(u32 sm) const { return sm < sms ? ptx::load_relaxed(masks + sm) : ~0u; }
 
@@ -46,17 +40,29 @@ struct Slots {
     }
   }
 
-  // Behind a fence.
-  GSAN_DEVICE void give_back(u32 slot) const {
-    ptx::and_relaxed(masks + slot % sms, ~(1u << slot / sms));
-  }
 };
+
+// The holder of a slot gives it back, behind a fence.
+GSAN_DEVICE void give_back(const gsan_launch_descriptor& launch, u32 slot, u32 sms) {
+  ptx::and_relaxed(reinterpret_cast<u32*>(launch.slot_masks) + slot % sms, ~(1u << slot / sms));
+}
 
 // The epoch after `epoch`: the last one when they are worn out.
 GSAN_DEVICE u32 following(Region region, u32 epoch) {
   if (epoch < kLastEpoch) return epoch + 1;
   count(region, GSAN_LOSS_WORN_EPOCH);
   return GSAN_CLOCK_EPOCH_MAX;
+}
+
+// A CTA starts on a thread id whose history is `ring`, after `number` others, which `starts` counts. By the
+// holder of the slot. Each word has the epoch: words of two starts are not taken for one.
+GSAN_DEVICE void start_history(gsan_history_entry* ring, u32* starts, u32 number, u32 epoch, u32 launch,
+                               u64 coordinates) {
+  gsan_history_entry* entry = ring + number % GSAN_STATE_HISTORY;
+  u64 tag = u64(epoch) << GSAN_HISTORY_START_SHIFT;
+  ptx::store_relaxed_system(&entry->start, tag | u64(launch) << GSAN_HISTORY_LAUNCH_SHIFT);
+  ptx::store_relaxed_system(&entry->coordinates, tag | coordinates);
+  ptx::store_relaxed(starts, number + 1);
 }
 
 // The last few CTAs of the thread ids of one device.
@@ -66,22 +72,6 @@ struct History {
   GSAN_DEVICE gsan_history_entry* ring(u32 thread) const {
     return region.part<gsan_history_entry>(region.globals->offsets.history) +
            u64(thread - region.globals->constants.first_id) * GSAN_STATE_HISTORY;
-  }
-
-  // How many CTAs have started on `thread`.
-  GSAN_DEVICE u32* starts(u32 thread) const {
-    return region.part<u32>(region.globals->offsets.starts) +
-           (thread - region.globals->constants.first_id);
-  }
-
-  // A CTA starts on `thread`, after `number` others. By the holder of the slot. Each word has the epoch:
-  // words of two starts are not taken for one.
-  GSAN_DEVICE void start(u32 thread, u32 number, u32 epoch, u32 launch, u64 coordinates) const {
-    gsan_history_entry* entry = ring(thread) + number % GSAN_STATE_HISTORY;
-    u64 tag = u64(epoch) << GSAN_HISTORY_START_SHIFT;
-    ptx::store_relaxed_system(&entry->start, tag | u64(launch) << GSAN_HISTORY_LAUNCH_SHIFT);
-    ptx::store_relaxed_system(&entry->coordinates, tag | coordinates);
-    ptx::store_relaxed(starts(thread), number + 1);
   }
 
   // The CTA that had `thread` at `epoch`; false if it is forgotten.

@@ -39,7 +39,7 @@ struct Snapshots {
     u64 index;
     if (!find(snapshot, index)) return false;
     entry = clock(snapshot).get(place);
-    return state(snapshot).is_still_complete(index);
+    return state(snapshot).is_still_written(index);
   }
 };
 

@@ -14,9 +14,41 @@ namespace gsan {
 // Source locations that a CTA has looked up, by a hash of file and line: `tag << 12 | site`.
 constexpr u32 kCachedSites = 64;
 
+// Numbers that stay as they are: how many devices there are, how many SMs the own one has, where its rings
+// lie, as offsets, and how long they are.
+struct Fixed {
+  u32 devices;
+  u32 sms;
+  u32 publications;
+  u32 publications_at;
+  u32 snapshots;
+  u32 snapshots_at;
+  u32 snapshot_states_at;
+  u32 clock_bytes;
+  u32 segments;
+  u32 segment_entries;
+
+  GSAN_DEVICE static Fixed of(const gsan_global_state& globals) {
+    Fixed fixed;
+    fixed.devices = globals.constants.devices;
+    fixed.sms = globals.sms;
+    fixed.publications = globals.publications;
+    fixed.publications_at = globals.offsets.publications;
+    fixed.snapshots = globals.snapshots;
+    fixed.snapshots_at = globals.offsets.snapshots;
+    fixed.snapshot_states_at = globals.offsets.snapshot_states;
+    fixed.clock_bytes = globals.clock_bytes;
+    fixed.segments = globals.segments;
+    fixed.segment_entries = globals.segment_entries;
+    return fixed;
+  }
+};
+
+// What a CTA has at hand. Behind a fence that acquires, what is not comes from the second-level cache.
 struct CtaMemory {
   gsan_thread_state state;
   u64 sites[kCachedSites];
+  Fixed fixed;
 };
 
 constexpr u32 kCtaMemoryBytes = 1024;
@@ -52,12 +84,6 @@ struct Region {
     return reinterpret_cast<T*>(reinterpret_cast<u64>(globals) + offset);
   }
 
-  // Whether the host has set it up as this library understands it, with cells of `records` words.
-  GSAN_DEVICE bool is_ready(u32 records) const {
-    return globals->magic == GSAN_STATE_MAGIC && globals->version == GSAN_STATE_VERSION &&
-           globals->constants.records == records;
-  }
-
   // The region of another device of the topology.
   GSAN_DEVICE Region of_device(u32 rank) const {
     u64 base = globals->constants.state_base + u64(rank) * GSAN_STATE_STRIDE;
@@ -70,6 +96,12 @@ struct Region {
   }
 
   GSAN_DEVICE u32 device_of(u32 thread) const { return thread / globals->constants.share; }
+
+  // The region of the device that has `thread`.
+  GSAN_DEVICE Region home_of(u32 thread) const {
+    const gsan_constants& constants = globals->constants;
+    return thread - constants.first_id < constants.share ? *this : of_device(device_of(thread));
+  }
 
   // The mirrored epoch of a thread id of this device.
   GSAN_DEVICE u32* epoch(u32 thread) const {
@@ -116,6 +148,26 @@ struct Cta {
 #else
     return reinterpret_cast<CtaMemory*>(cta_memory)->sites;
 #endif
+  }
+
+  GSAN_DEVICE Fixed fixed() const {
+#if GSAN_STATE_IN_REGION
+    return Fixed::of(*region.globals);
+#else
+    return reinterpret_cast<CtaMemory*>(cta_memory)->fixed;
+#endif
+  }
+
+  // At the start, once the launch is known. By one lane.
+  GSAN_DEVICE void keep([[maybe_unused]] const Fixed& fixed) const {
+#if !GSAN_STATE_IN_REGION
+    reinterpret_cast<CtaMemory*>(cta_memory)->fixed = fixed;
+#endif
+  }
+
+  // The region of the device that has `other`.
+  GSAN_DEVICE Region home_of(u32 other) const {
+    return other - state->bank_first < state->slots ? region : region.home_of(other);
   }
 
   // Whether the host said what is launched.
@@ -166,5 +218,23 @@ struct Cta {
     unsettle();
   }
 };
+
+// The same as fence(Region) for the CTA's own.
+GSAN_DEVICE void fence(Cta cta) {
+  if (cta.fixed().devices > 1) {
+    ptx::fence_system();
+  } else {
+    ptx::fence();
+  }
+}
+
+// A fence behind a look at what a thread of the device at `home` wrote, to which its rings belong.
+GSAN_DEVICE void fence_behind(Cta cta, Region home) {
+  if (home.globals == cta.region.globals) {
+    ptx::fence();
+  } else {
+    ptx::fence_system();
+  }
+}
 
 }  // namespace gsan

@@ -51,6 +51,19 @@ GSAN_DEVICE void note_position(Cta cta, Position position, bool loads) {
   }
 }
 
+// What tells an atomic from others for as long as it is the same to other threads.
+GSAN_DEVICE u64 place_in_epoch(u64 address, Position position, u32 epoch) {
+  return u64(position_print(position) ^ mix(u32(address))) << 32 | epoch;
+}
+
+// Whether this atomic announced itself in vain before, in the same epoch: it wrote nothing, or others took the
+// place of its record. Then it does not announce itself, and if it writes that is not recorded. So threads that
+// poll with atomics leave the cell alone; races with what comes they find themselves.
+GSAN_DEVICE bool was_in_vain(Cta cta, u64 address, Position position) {
+  u64 place = ptx::local_load(&cta.state->in_vain);
+  return place != 0 && place == place_in_epoch(address, position, ptx::local_load(&cta.state->epoch));
+}
+
 // A fence as far as `scope` reaches.
 GSAN_DEVICE void fence_at(u32 scope) {
   if (scope == GSAN_SCOPE_CTA) {
@@ -91,10 +104,10 @@ GSAN_COLD u64 release_into(Cta cta, Warp warp, u64* word, bool releases, Release
       } else {
         u32 wide_mask = record_mask(found) | mask;
         u32 wide_scope = widest(cta, found, scope);
-        bool previous = is_previous(cta, found, own, known);
+        bool contained = is_known_before(cta, found, own, known);
         // What the sync word names was written before.
-        if (!previous) fence(cta.region);
-        if (previous || is_contained(cta, found, own, known)) {
+        if (!contained) fence(cta);
+        if (contained || is_contained(cta, found, own, known)) {
           next = make_sync(own.publisher, wide_mask, wide_scope, own.token);
         } else if (contains(cta, found, own)) {
           next = make_sync(record_thread(found), wide_mask, wide_scope, sync_token(found));
@@ -115,7 +128,7 @@ GSAN_COLD u64 release_into(Cta cta, Warp warp, u64* word, bool releases, Release
     if (!pending) continue;
     u64 before = found;
     if (next != found) {
-      fence(cta.region);
+      if (!own.fenced || joins) fence(cta);
       before = ptx::compare_exchange_relaxed_system(word, found, next);
     }
     if (before == found) {
@@ -129,9 +142,9 @@ GSAN_COLD u64 release_into(Cta cta, Warp warp, u64* word, bool releases, Release
     // Everything up to the moment of the acquire, for all bytes and everybody.
     count(cta.region, GSAN_LOSS_TOP_RELEASE);
     left = make_sync(publisher(cta), 0xff, GSAN_SCOPE_SYS, kLastToken);
-    fence(cta.region);
+    fence(cta);
     found = ptx::exchange_relaxed_system(word, left);
-    fence(cta.region);
+    fence(cta);
   }
   warp.meet();
   return left;
@@ -156,17 +169,20 @@ struct Announced {
   // What had to give way to it: checked at the end, and put back if nothing was written.
   u64 evicted = 0;
   u16 digests[3] = {0, 0, 0};
+
+  template <unsigned S>
+  GSAN_DEVICE void digest_all(const Cell<S>& cell) {
+#pragma unroll
+    for (unsigned i = 1; i < S; ++i) digests[i - 1] = u16(digest(cell.word[i]));
+  }
 };
 
-// A strong access begins. `writes`: it may write. The cell was read as `cell`.
+// A strong access that may write begins. The cell was read as `cell`.
 template <unsigned S>
-GSAN_DEVICE Announced announce(u64* words, const Cell<S>& cell, bool writes,
-                               const CellAccess& access, u64 mark, const Past& past,
-                               const Sampler& sampler) {
+GSAN_DEVICE Announced announce(u64* words, const Cell<S>& cell, const CellAccess& access, u64 mark,
+                               const Past& past, const Sampler& sampler) {
   Announced announced;
-#pragma unroll
-  for (unsigned i = 1; i < S; ++i) announced.digests[i - 1] = u16(digest(cell.word[i]));
-  if (!writes) return announced;
+  announced.digest_all(cell);
   u32 choice = 0;
   bool equal = false;
 #pragma unroll
@@ -234,36 +250,31 @@ GSAN_DEVICE void report_all(Cta cta, const Cell<S>& cell, const CellAccess& acce
   }
 }
 
-// What a strong read finds, as a fingerprint: the lowest bit is left free, the next is set.
+// What a strong read finds, as a fingerprint: the lowest bit is left free, the next is set. The rest of the
+// arguments tells the access from others.
 template <unsigned S>
-GSAN_DEVICE u64 finding(const Cell<S>& cell, const CellAccess& access, u64 granule) {
+GSAN_COLD u64 finding(Cell<S> cell, u64 begun_at, u32 epoch, u32 mask, Strong strong,
+                        bool wrote, Position position) {
   constexpr u64 kMultiplier = 0x9e3779b97f4a7c15;
-  u64 print = (access.record ^ granule << 1) * kMultiplier;
+  u32 kind = mask << 4 | strong.scope << 2 | u32(wrote) << 1 | u32(strong.acquires);
+  u64 where = u64(position_print(position)) << 32 ^ u64(epoch) << 12;
+  u64 print = (begun_at ^ where ^ kind) * kMultiplier;
 #pragma unroll
   for (unsigned i = 0; i < S; ++i) print = (print ^ print >> 32 ^ cell.word[i]) * kMultiplier;
   return ((print ^ print >> 32) & ~u64(3)) | 2;
 }
 
 // A strong access ends; `access` says what came of it, `cell` what is there now. Words that changed since
-// begin are not checked. Returns the limit that was met, or kNoLoss.
-//
-// A read that found what the read before it found, and then changed nothing, changes nothing again, unless
-// the CTA has learned something since: so threads that poll do little.
+// begin are not checked. Returns the limit that was met, or kNoLoss. `print` is what an access found that
+// announced nothing, as a fingerprint; or 0.
 template <unsigned S>
 GSAN_DEVICE u32 finish(Cta cta, u64* words, Cell<S> cell, const Announced& announced,
                        u64 found_first, u64 mark, const CellAccess& access, bool acquires,
-                       const Past& past, const Sampler& sampler, u64 granule, Position position) {
+                       const Past& past, const Sampler& sampler, u64 granule, Position position,
+                       u64 print) {
   u32 place = announced.place;
-  bool may_settle = place == 0 && !access.writes();
-  u64 print = 0;
-  if (may_settle) {
-    print = finding(cell, access, granule);
-    u64 settled = ptx::local_load(&cta.state->settled);
-    if ((settled & ~u64(1)) == print) {
-      return settled & 1 ? u32(GSAN_LOSS_READ_NOT_SAMPLED) : kNoLoss;
-    }
-    ptx::local_store(&cta.state->settled, u64(0));
-  }
+  bool may_settle = print != 0;
+  if (may_settle) ptx::local_store(&cta.state->settled, u64(0));
   bool holds = false;
   u32 unchanged = cell.word[0] == found_first;
 #pragma unroll
@@ -299,6 +310,9 @@ GSAN_DEVICE u32 finish(Cta cta, u64* words, Cell<S> cell, const Announced& annou
   }
   u32 gone = found.observed | found.superseded;
   if (holds) gone &= ~(1u << place);
+  if (may_settle && (gone & found.observed) == 0 && found.racing == 0) {
+    ptx::local_store(&cta.state->settled, print | u64(!found.equal));
+  }
   if (found.equal) {
     if (holds) ptx::compare_exchange_relaxed_system(word_of(words, place), mark, u64(0));
     clear(words, cell.word[0], gone & found.observed);
@@ -313,6 +327,14 @@ GSAN_DEVICE u32 finish(Cta cta, u64* words, Cell<S> cell, const Announced& annou
   clear(words, cell.word[0], gone);
   u32 free = found.empty | found.observed | found.superseded | found.covered;
   return free >> place & 1 ? kNoLoss : GSAN_LOSS_WRITE_EVICTED;
+}
+
+// The reservation. What a CTA has at hand saves a wait: behind a fence, constants come from the second-level
+// cache.
+template <unsigned S>
+GSAN_DEVICE AddressSpace<S> space_of(Cta cta) {
+  if (cta.has_slot()) return AddressSpace<S>(*cta.state);
+  return AddressSpace<S>(cta.region.globals->constants);
 }
 
 // Whether an access of `bytes` bytes is one that an event can name.
@@ -363,7 +385,7 @@ template <unsigned S>
 GSAN_COLD bool may_begin(Cta cta, gsan_atomic_event* event, u64 address, u32 bytes, bool acquires) {
   event->access = 0;
   if (!cta.is_known()) return false;
-  AddressSpace<S> space(cta.region.globals->constants);
+  AddressSpace<S> space = space_of<S>(cta);
   if (!space.is_managed(address)) {
     begin_unchecked(cta, acquires, GSAN_LOSS_UNMANAGED_ATOMIC);
     return false;
@@ -388,11 +410,10 @@ GSAN_COLD void begin_strong(Cta cta, Warp warp, bool takes, gsan_atomic_event* e
   if (takes) takes = may_begin<S>(cta, event, address, bytes, strong.acquires && reads);
   u32 takers = warp.ballot(takes);
   if (takers == 0) return;
-  const gsan_constants& constants = cta.region.globals->constants;
   u32 offset = u32(address) & (kGranule - 1);
   u64 granule = address - offset;
   u32 mask = bytes_between(offset, offset + bytes);
-  u64* words = AddressSpace<S>(constants).shadow(granule);
+  u64* words = space_of<S>(cta).shadow(granule);
   u64 found = 0;
   u64 left = 0;
   Released own = {};
@@ -407,15 +428,17 @@ GSAN_COLD void begin_strong(Cta cta, Warp warp, bool takes, gsan_atomic_event* e
   if (!strong.releases) found = left = cell.word[0];
   u32 epoch = strong.releases ? own.epoch : cta.has_slot() ? cta.touch() : 0;
   Announced announced;
-  if (cta.has_slot()) {
+  if (!may_write) {
+    announced.digest_all(cell);
+  } else if (cta.has_slot()) {
     CellAccess access = {make_record(cta.thread(), epoch, mask, true, strong.scope, 0),
                          GSAN_RACE_WRITE | (reads ? u32(GSAN_RACE_READ) : 0), strong.scope};
     u64 mark = announcement(cta, epoch, mask, strong.releases, strong.scope);
-    Sampler sampler = {constants.seed, granule / kGranule};
+    Sampler sampler = {ptx::local_load(&cta.state->seed), granule / kGranule};
     Past past(cta);
     take_turns(takers, granule, [&](bool first) {
       if (!first) cell = Cell<S>::load(words);
-      announced = announce<S>(words, cell, may_write, access, mark, past, sampler);
+      announced = announce<S>(words, cell, access, mark, past, sampler);
     });
   }
   event->found = found;
@@ -437,7 +460,8 @@ GSAN_COLD void begin_strong(Cta cta, Warp warp, bool takes, gsan_atomic_event* e
 GSAN_COLD bool observe(Cta cta, Warp warp, bool acquires, u64 found, u64 left, u64 now, u32 mask,
                        u32 scope) {
   auto may_have_been_read = [&](u64 sync) {
-    return is_sync(sync) && (record_mask(sync) & mask) != 0 && reaches(cta, sync, scope);
+    return is_sync(sync) && (record_mask(sync) & mask) != 0 &&
+           !has_acquired(cta, acquired_key(sync)) && reaches(cta, sync, scope);
   };
   bool first = acquires && may_have_been_read(found);
   bool second = false;
@@ -480,6 +504,16 @@ GSAN_COLD void end_on_write_once(Cta cta, u64 address, u32 bytes, bool returns_v
               mask, position.file, position.line);
 }
 
+// Counts accesses that were checked, and which of them were not kept or took the place of others.
+GSAN_DEVICE void count_accesses(Cta cta, u32 checked, u32 not_sampled, u32 evicted) {
+  u32 before = ptx::local_add(&cta.state->accesses, checked);
+  if (before + checked < before) {
+    ptx::add_relaxed(&cta.region.globals->accesses.value, u64(1) << 32);
+  }
+  if (not_sampled != 0) ptx::local_add(&cta.state->not_sampled, not_sampled);
+  if (evicted != 0) ptx::local_add(&cta.state->evicted, evicted);
+}
+
 // The strong access begun was executed by the lanes for which `takes` holds. The others of the warp that
 // call help with clocks.
 template <unsigned S>
@@ -492,8 +526,7 @@ GSAN_COLD void end_strong(Warp warp, bool takes, const gsan_atomic_event* event,
   u64 region = warp.share(begun_at, ptx::lowest(takers)) >> GSAN_EVENT_OFFSET_BITS
                                                                 << GSAN_EVENT_REGION_SHIFT;
   Cta cta = Cta::current(reinterpret_cast<gsan_global_state*>(region));
-  const gsan_constants& constants = cta.region.globals->constants;
-  AddressSpace<S> space(constants);
+  AddressSpace<S> space = space_of<S>(cta);
   u64 address = space.real_base + (begun_at & ((u64(1) << GSAN_EVENT_OFFSET_BITS) - 1));
   bool returns_value = is_rmw || !wrote;
   if (takes && event->bytes == 0) {
@@ -515,6 +548,22 @@ GSAN_COLD void end_strong(Warp warp, bool takes, const gsan_atomic_event* event,
     if (returns_value && !orders) fence_at(strong.scope);
     cell = Cell<S>::load(words);
   }
+  u32 epoch = u32(begun >> GSAN_THREAD_PUBLISHED_EPOCH_SHIFT) & GSAN_CLOCK_EPOCH_MAX;
+  // An access that announced nothing, and finds what the one before it found, which then brought and changed
+  // nothing, does the same again, unless the CTA has learned something since: so threads that poll do
+  // little.
+  u64 print = 0;
+  if (takes && returns_value && !strong.releases && begun >> GSAN_EVENT_PLACE_SHIFT == 0) {
+    print = finding(cell, begun_at, epoch, mask, strong, wrote, position);
+    u64 settled = ptx::local_load(&cta.state->settled);
+    if ((settled & ~u64(1)) == print && cell.word[0] == found) {
+      takes = false;
+      u32 lost = u32(settled & 1);
+      count_accesses(cta, 1, wrote ? 0 : lost, wrote ? lost : 0);
+    }
+  }
+  takers = warp.ballot(takes);
+  if (takers == 0) return;
   bool acquires = takes && strong.acquires && returns_value;
   bool learned = false;
   if (warp.any(acquires)) {
@@ -528,7 +577,6 @@ GSAN_COLD void end_strong(Warp warp, bool takes, const gsan_atomic_event* event,
   if (is_rmw && !wrote && strong.releases) count(cta.region, GSAN_LOSS_FAILED_RELEASE);
   if (!cta.has_slot()) return;
   note_position(cta, position, !is_rmw && !wrote);
-  u32 epoch = u32(begun >> GSAN_THREAD_PUBLISHED_EPOCH_SHIFT) & GSAN_CLOCK_EPOCH_MAX;
   u32 site = find_site(cta, position);
   u32 action = (returns_value ? u32(GSAN_RACE_READ) : 0) | (wrote ? u32(GSAN_RACE_WRITE) : 0);
   CellAccess access = {make_record(cta.thread(), epoch, mask, wrote, strong.scope, site), action,
@@ -538,26 +586,31 @@ GSAN_COLD void end_strong(Warp warp, bool takes, const gsan_atomic_event* event,
   announced.evicted = event->evicted;
   for (u32 i = 0; i < 3; ++i) announced.digests[i] = event->digests[i];
   u64 mark = announcement(cta, epoch, mask, strong.releases, strong.scope);
-  Sampler sampler = {constants.seed, granule / kGranule};
+  Sampler sampler = {ptx::local_load(&cta.state->seed), granule / kGranule};
   Past past(cta);
   u32 loss = kNoLoss;
   take_turns(takers, granule, [&](bool first) {
     // Learning takes long.
-    if (!first || learned) cell = Cell<S>::load(words);
+    if (!first || learned) {
+      u64 known = cell.word[0];
+      cell = Cell<S>::load(words);
+      if (print != 0) {
+        bool same = cell.word[0] == known;
+        print = same ? finding(cell, begun_at, epoch, mask, strong, wrote, position) : 0;
+      }
+    }
     loss = finish<S>(cta, words, cell, announced, found, mark, access, acquires, past, sampler,
-                     granule, position);
+                     granule, position, print);
   });
+  bool in_vain = !wrote || loss == GSAN_LOSS_WRITE_EVICTED;
+  if (is_rmw && in_vain && !strong.releases) {
+    ptx::local_store(&cta.state->in_vain, place_in_epoch(address, position, epoch));
+  }
   u32 checked = ptx::count_bits(takers);
   u32 lost = ptx::sum(takers, u32(loss == GSAN_LOSS_READ_NOT_SAMPLED) |
                                   u32(loss == GSAN_LOSS_WRITE_EVICTED) << 16);
   if (ptx::lane() != ptx::lowest(takers)) return;
-  u32 before = ptx::local_add(&cta.state->accesses, checked);
-  if (before + checked < before) {
-    ptx::add_relaxed(&cta.region.globals->accesses.value, u64(1) << 32);
-  }
-  if (lost == 0) return;
-  ptx::local_add(&cta.state->not_sampled, lost & 0xffff);
-  ptx::local_add(&cta.state->evicted, lost >> 16);
+  count_accesses(cta, checked, lost & 0xffff, lost >> 16);
 }
 
 }  // namespace gsan

@@ -76,6 +76,17 @@ struct Quad {
   }
   GSAN_DEVICE void put_last(u32 value) { entry[3] = value; }
 
+  // The entry at `index`, without an index into registers.
+  GSAN_DEVICE u32 get(u32 index) const {
+    u32 low = index & 1 ? entry[1] : entry[0];
+    u32 high = index & 1 ? entry[3] : entry[2];
+    return index & 2 ? high : low;
+  }
+  GSAN_DEVICE void set(u32 index, u32 value) {
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i) entry[i] = i == index ? value : entry[i];
+  }
+
   GSAN_DEVICE static Quad load(const u32* words) {
     Quad quad;
     ptx::load_relaxed_system_quad(words, quad.entry[0], quad.entry[1], quad.entry[2],
@@ -85,6 +96,19 @@ struct Quad {
 
   GSAN_DEVICE void store(u32* words) const {
     ptx::store_relaxed_system_quad(words, entry[0], entry[1], entry[2], entry[3]);
+  }
+};
+
+// The first words of a clock: what is outside its segments, and the headers of three of them.
+struct Head {
+  u32 checkpoint = kNoCheckpoint;
+  u32 headers[3] = {0, 0, 0};
+
+  GSAN_DEVICE static Head load(const Vector& clock) {
+    Head head;
+    ptx::load_relaxed_system_quad(clock.words, head.checkpoint, head.headers[0], head.headers[1],
+                                  head.headers[2]);
+    return head;
   }
 };
 

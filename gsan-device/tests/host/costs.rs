@@ -41,6 +41,18 @@ fn b_polls_in_a_loop(script: &mut Script) {
     script.in_loop(cta(0, 1), Action::Read, 0);
 }
 
+fn b_fails(script: &mut Script) {
+    script.in_loop(cta(0, 1), Action::FailedRmw, 0);
+}
+
+fn b_and_c_poll(script: &mut Script) {
+    script.at_once([cta(0, 1), cta(0, 2)], 0);
+}
+
+fn c_and_b_poll(script: &mut Script) {
+    script.at_once([cta(0, 2), cta(0, 1)], 0);
+}
+
 fn b_writes(script: &mut Script) {
     script.write(cta(0, 1), 1);
 }
@@ -64,14 +76,14 @@ fn synchronisation_needs_few_fences_and_accesses() {
         (
             "a release after one's own",
             &[a_releases as Step][..],
-            [5, 16],
+            [4, 16],
         ),
         (
             "a release while another polls",
             &[b_polls, a_releases],
-            [5, 16],
+            [4, 16],
         ),
-        ("an acquire of something new", &[b_polls], [4, 21]),
+        ("an acquire of something new", &[b_polls], [4, 18]),
         (
             "a poll that finds what it found",
             &[b_polls, b_polls],
@@ -80,23 +92,33 @@ fn synchronisation_needs_few_fences_and_accesses() {
         (
             "a poll that found it twice",
             &[b_polls_in_a_loop, b_polls_in_a_loop, b_polls_in_a_loop],
-            [1, 5],
+            [1, 4],
+        ),
+        (
+            "polls of two by atomics that write",
+            &[b_and_c_poll, c_and_b_poll, b_and_c_poll, c_and_b_poll],
+            [0, 8],
+        ),
+        (
+            "a compare-and-swap that failed before",
+            &[b_fails, b_fails, b_fails],
+            [0, 4],
         ),
         ("a relaxed atomic", &[b_counts], [2, 10]),
         (
             "a release of a lock",
             &[b_polls, b_writes, b_releases],
-            [9, 28],
+            [4, 22],
         ),
         (
             "a release that joins another",
             &[b_writes, b_releases],
-            [13, 36],
+            [13, 35],
         ),
         (
             "an arrival that joins another",
             &[b_writes, b_arrives],
-            [14, 47],
+            [14, 43],
         ),
     ] {
         let found = costs(steps);

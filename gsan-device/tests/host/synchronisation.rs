@@ -774,6 +774,24 @@ impl Script {
         self
     }
 
+    /// Atomics that write and acquire, in the same line, which all begin before the first ends.
+    pub(crate) fn at_once<const N: usize>(&mut self, ctas: [Cta; N], granule: u64) -> &mut Self {
+        const LINE: u32 = 1001;
+        let line = std::mem::replace(&mut self.line, LINE - 1);
+        let all = ctas.map(|cta| {
+            self.line = LINE - 1;
+            self.access(cta, Action::Rmw, Order::Acquire, granule)
+        });
+        for access in all {
+            self.twin.tell(&Event::AtomicBegin(access));
+        }
+        for access in all {
+            self.twin.tell(&Event::AtomicEnd(access));
+        }
+        self.line = line;
+        self
+    }
+
     /// Both detectors met the limits this often and found no race.
     fn meets(self, limits: &[(Loss, u64)]) {
         let met = self.twin.core.losses();
@@ -869,6 +887,39 @@ fn an_atomic_that_writes_where_only_loads_were_is_not_recorded_once() {
         (2, WRITE_AFTER_WRITE),
     ];
     assert_eq!(kinds, expected.into());
+}
+
+#[test]
+fn atomics_that_lost_their_record_leave_the_cell_alone_and_see_what_comes() {
+    let mut script = Script::new(topology(1, 1), ROOMY);
+    let [a, b, c] = [0, 1, 2].map(|index| cta(0, index));
+    script.launch(0, 0, 3).start(a, 0).start(b, 1).start(c, 2);
+    // Each removes the announcement of the other once.
+    script
+        .at_once([a, b], 0)
+        .at_once([b, a], 0)
+        .at_once([a, b], 0);
+    let [(before, found), _] = script.twin.cells_and_races();
+    assert_eq!(found, []);
+    script.at_once([a, b], 0).at_once([b, a], 0);
+    let [(after, _), _] = script.twin.cells_and_races();
+    assert_eq!(before, after);
+    script.write(c, 0).at_once([a, b], 0);
+    let [(_, found), _] = script.twin.cells_and_races();
+    let kinds: BTreeSet<_> = found.iter().map(|((_, kind, ..), ..)| *kind).collect();
+    assert_eq!(kinds, [READ_AFTER_WRITE].into());
+}
+
+#[test]
+fn an_atomic_that_lost_its_record_is_recorded_in_the_next_epoch() {
+    let mut script = Script::new(topology(1, 1), ROOMY);
+    let [a, b, c] = [0, 1, 2].map(|index| cta(0, index));
+    script.launch(0, 0, 3).start(a, 0).start(b, 1).start(c, 2);
+    script.at_once([a, b], 0).at_once([b, a], 0).release(a, 1);
+    script.at_once([a], 0).write(c, 0);
+    let [(_, found), _] = script.twin.cells_and_races();
+    let kinds: BTreeSet<_> = found.iter().map(|((_, kind, ..), ..)| *kind).collect();
+    assert_eq!(kinds, [WRITE_AFTER_WRITE].into());
 }
 
 #[test]
