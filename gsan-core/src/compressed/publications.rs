@@ -144,14 +144,11 @@ impl<'m, M: Memory> Publications<'m, M> {
     /// What `token` tells, or `None` for a TOP publication and for one that was overwritten.
     pub fn read(&self, token: Token) -> Option<Publication> {
         let (state, words) = self.entry(token);
-        if !state.is_complete(token.get()) {
-            return None;
-        }
         let mut read = [0; PUBLICATION_WORDS];
         for (read, word) in read[1..].iter_mut().zip(words) {
             *read = word.load(Relaxed);
         }
-        if !state.is_still_complete(token.get()) {
+        if !state.is_still_written(token.get()) {
             return None;
         }
         Some(Publication::from_memory(bytemuck::cast(read)))

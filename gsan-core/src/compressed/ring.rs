@@ -5,7 +5,8 @@
 //! index to *writing* of its own; if the former writer has not finished, or a newer one has
 //! come, the claim fails. A reader looks at the state before and after it reads the fields (a
 //! sequence lock: Boehm, "Can seqlocks get along with programming language memory models?",
-//! MSPC 2012).
+//! MSPC 2012). The look before is not needed where the index was named by whoever had written the
+//! fields before, with a release and an acquire between.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -63,6 +64,12 @@ impl<M: Memory> EntryState<'_, M> {
     pub(super) fn is_still_complete(self, index: u64) -> bool {
         M::fence(Acquire);
         !M::keeps(Essential::EntryStillThere) || self.0.load(Relaxed) == complete(index)
+    }
+
+    /// The same for an index that was named once its fields were written.
+    pub(super) fn is_still_written(self, index: u64) -> bool {
+        M::fence(Acquire);
+        !M::keeps(Essential::EntryStillThere) || self.0.load(Relaxed) & !WRITING == complete(index)
     }
 
     /// The index that is complete, if one is; for entries named by a part of their index.
@@ -149,6 +156,54 @@ mod models {
     #[should_panic(expected = "a torn entry was accepted")]
     fn an_entry_not_looked_at_again_is_torn() {
         a_lapped_entry_is_recognised::<Broken<{ Essential::EntryStillThere as u8 }>>();
+    }
+
+    /// A reader of entry 0, which its writer names once the fields are written, while another
+    /// writer laps it.
+    fn a_named_entry_is_read_whole<M: Memory<U32: 'static, U64: 'static>>() {
+        loom::model(|| {
+            let entry = Arc::new([0; 4].map(M::U64::new));
+            let other = entry.clone();
+            let reader = thread::spawn(move || {
+                let [state, first, second, name] = &*other;
+                if name.load(Acquire) != 0 {
+                    let fields = (first.load(Relaxed), second.load(Relaxed));
+                    if EntryState::<M>(state).is_still_written(0) {
+                        assert_eq!(fields, (7, 7), "a torn entry was accepted");
+                    }
+                }
+            });
+            let [state, first, second, name] = &*entry;
+            let state = EntryState::<M>(state);
+            assert!(state.claim(0));
+            first.store(7, Relaxed);
+            second.store(7, Relaxed);
+            let order = M::order(Essential::EntryFilled, Release);
+            name.store(1, order);
+            state.complete(0);
+            assert!(state.claim(2));
+            first.store(2, Relaxed);
+            second.store(2, Relaxed);
+            state.complete(2);
+            reader.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn an_entry_that_was_named_needs_one_look() {
+        a_named_entry_is_read_whole::<Loom>();
+    }
+
+    #[test]
+    #[should_panic(expected = "a torn entry was accepted")]
+    fn an_entry_named_too_early_is_torn() {
+        a_named_entry_is_read_whole::<Broken<{ Essential::EntryFilled as u8 }>>();
+    }
+
+    #[test]
+    #[should_panic(expected = "a torn entry was accepted")]
+    fn an_entry_that_was_named_and_not_looked_at_is_torn() {
+        a_named_entry_is_read_whole::<Broken<{ Essential::EntryStillThere as u8 }>>();
     }
 
     /// Two writers one lap apart: their fields do not mix.
