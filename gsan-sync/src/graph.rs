@@ -401,14 +401,14 @@ impl PlanBuilder {
         let device = &self.inner.devices[self.device];
         let mut banks = Vec::new();
         let shape = Shape::new(&self.nodes, || {
-            let taken = device.banks().take();
+            let taken = device.banks().take(|left| self.inner.host.knows(left));
             banks.push(taken.0);
             taken
         });
         let made = self.lay_out(&shape);
         let layout = made.inspect_err(|_| {
             for &bank in &banks {
-                device.banks().give_back(bank);
+                device.banks().give_back(bank, &Knowledge::default());
             }
         })?;
         let plan_banks = shape
@@ -1031,6 +1031,8 @@ struct PlanBank {
 struct PlanState {
     /// What comes before the end of the newest replay.
     known: Knowledge,
+    /// What the newest replay completed into.
+    last: Knowledge,
     begun: bool,
     closed: bool,
     /// The homes whose descriptors were written for the replay that was begun.
@@ -1362,6 +1364,7 @@ impl Plan {
             let mut state = self.state();
             state.known.join(&frontier);
             state.known.join(&done);
+            state.last = done;
             state.known.clone()
         };
         entered.graph_done(Arc::new(known));
@@ -1418,7 +1421,11 @@ impl Plan {
 
     /// Forgets what was completed. Nothing runs.
     pub(crate) fn restart(&self) -> Result<(), Error> {
-        self.state().known = Knowledge::default();
+        {
+            let mut state = self.state();
+            state.known = Knowledge::default();
+            state.last = Knowledge::default();
+        }
         let device = self.device().region.device;
         for area in &self.memory[..ROW_AREAS] {
             self.inner
@@ -1446,8 +1453,10 @@ impl Drop for Plan {
             }
             backend.forget(fence);
         }
+        // Knowing the newest replay is knowing all: they come one after the other.
+        let last = std::mem::take(&mut self.state().last);
         for &bank in &self.taken_banks {
-            self.device().banks().give_back(bank);
+            self.device().banks().give_back(bank, &last);
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::launch_log::DeviceLog;
 use crate::names::Names;
 use crate::restart::Marks;
 use crate::reuse::Memory;
-use crate::rows::RowMemory;
+use crate::rows::{Knowledge, RowMemory};
 use crate::settings::Settings;
 use crate::state::{self, Region};
 use crate::stream::{Stream, StreamKey, StreamKind, StreamState};
@@ -336,13 +336,13 @@ impl Inner {
     }
 
     fn new_stream_state(&self, device: &DeviceState) -> Result<StreamState, Error> {
-        let bank = device.banks().take();
+        let bank = device.banks().take(|left| self.host.knows(left));
         if bank.1 {
             self.counts.shared_banks.fetch_add(1, Relaxed);
         }
         let made = StreamState::new(self.new_lineage(), bank, &device.rows);
         made.ok_or_else(|| {
-            device.banks().give_back(bank.0);
+            device.banks().give_back(bank.0, &Knowledge::default());
             Error::NoRoomForRows {
                 device: device.region.device,
                 room: 0,

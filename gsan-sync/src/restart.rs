@@ -256,6 +256,7 @@ impl Inner {
             let region = &device.region;
             self.backend.synchronize(region.device)?;
             device.blocks.restart();
+            device.banks().forget();
             device.rows.clear()?;
             let told = region.meeting_of(region.rank).rows[0];
             let bytes = 2 * region.foreign_bytes();

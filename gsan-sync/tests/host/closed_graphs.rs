@@ -201,3 +201,23 @@ fn a_graph_is_refused_before_its_replay_and_not_after_it_when_rows_are_short() {
     gpu.launch(b, &[Read(0), Read(1)]);
     assert!(gpu.races().is_empty());
 }
+
+#[test]
+fn a_new_graph_vouches_for_nothing_that_a_closed_one_did() {
+    for host_waits in [false, true] {
+        let gpu = little_memory();
+        let (a, b) = (gpu.open(1), gpu.open(2));
+        let closed = fork(&gpu, 0, None);
+        closed.replay(&gpu, a, &[&[Write(0)], &[Write(1)]], &[0, 1]);
+        closed.plan.close().unwrap();
+        drop(closed);
+        if host_waits {
+            gpu.ordering.synchronize_stream(a).unwrap();
+        }
+        // Its kernels run in the same slots.
+        let graph = fork(&gpu, 0, None);
+        graph.replay(&gpu, b, &[&[], &[]], &[0, 1]);
+        gpu.launch(b, &[Read(0), Read(1)]);
+        assert_eq!(gpu.races().len(), if host_waits { 0 } else { 2 });
+    }
+}
