@@ -888,7 +888,7 @@ enum gsan_status gsan_doctor(char *json,
  * becomes a node of the graph.
  *
  * Calls about the stream by other threads wait for the end. Two threads that wait for each other so are
- * told it by GSAN_WRONG_ORDER, and so is who waits for a thread that has ended; after a minute
+ * told it by GSAN_WRONG_ORDER, and so is who waits for a thread that has ended; after ten minutes
  * GSAN_TIMEOUT says who keeps the stream.
  */
 enum gsan_status gsan_launch_begin(int device,

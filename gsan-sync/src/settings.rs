@@ -91,7 +91,7 @@ impl Default for Settings {
             flags: 0,
             launches_between_looks: 4096,
             learn_by_waiting: false,
-            patience: Duration::from_secs(60),
+            patience: Duration::from_secs(600),
         }
     }
 }

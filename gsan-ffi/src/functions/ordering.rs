@@ -53,7 +53,7 @@ pub(crate) unsafe fn kernel_launch<'a>(
 /// becomes a node of the graph.
 ///
 /// Calls about the stream by other threads wait for the end. Two threads that wait for each other so are
-/// told it by GSAN_WRONG_ORDER, and so is who waits for a thread that has ended; after a minute
+/// told it by GSAN_WRONG_ORDER, and so is who waits for a thread that has ended; after ten minutes
 /// GSAN_TIMEOUT says who keeps the stream.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gsan_launch_begin(
