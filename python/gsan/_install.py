@@ -7,6 +7,7 @@ import contextlib
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -268,7 +269,7 @@ def reset() -> None:
         pools = memory.pools
         pools.drop()
     try:
-        library().reset()
+        _reset_library(pools)
     except Error as error:
         if error.status == "GSAN_LIVE":
             raise AssertionError(str(error)) from error
@@ -277,6 +278,25 @@ def reset() -> None:
         compiling.forget_settings()
         if pools is not None and pools.wanted:
             pools.want()
+
+
+#: How long `reset` waits, time after time, for what other threads are about to let go: the one that
+#: ran `backward`, and the one that watches collectives. In seconds.
+_PATIENCE = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
+
+
+def _reset_library(pools: Any) -> None:
+    for pause in _PATIENCE:
+        try:
+            library().reset()
+            return
+        except Error as error:
+            if error.status != "GSAN_LIVE" or pools is None:
+                raise
+            time.sleep(pause)
+            if not pools.collect():
+                raise
+    library().reset()
 
 
 def _forked() -> None:

@@ -341,6 +341,33 @@ def test_a_pool_goes_only_when_no_allocation_goes_to_a_pool(torch: Torch) -> Non
     assert known() is None
 
 
+@pytest.mark.parametrize("times, status", [(3, "GSAN_LIVE"), (99, "GSAN_LIVE"), (1, "GSAN_CUDA")])
+def test_a_reset_waits_for_what_other_threads_let_go(
+    torch: Torch, monkeypatch: pytest.MonkeyPatch, times: int, status: str
+) -> None:
+    from gsan import _install
+    from gsan._errors import Error
+
+    calls: list[str] = []
+
+    def reset() -> None:
+        calls.append("reset")
+        if len(calls) <= times:
+            raise Error("1 allocation is live", status)
+
+    monkeypatch.setattr(_install, "library", lambda: SimpleNamespace(reset=reset))
+    monkeypatch.setattr(_install, "loaded", lambda: True)
+    monkeypatch.setattr(_install, "_PATIENCE", (0.0,) * 6)
+    if times == 3:
+        _install.reset()
+        assert len(calls) == 4
+        return
+    # Whoever holds memory is told so; what is no matter of time is not tried again.
+    with pytest.raises(AssertionError if times == 99 else Error, match="is live"):
+        _install.reset()
+    assert len(calls) == (7 if times == 99 else 1)
+
+
 def test_what_pytorch_gave_to_cublas_goes_with_the_pools(torch: Torch) -> None:
     pools = torch.plugin["memory"].pools  # type: ignore[attr-defined]
     pools.want()

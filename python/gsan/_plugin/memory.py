@@ -158,6 +158,16 @@ class Pools:
         torch.cuda.empty_cache()
         self.wanted = wanted
 
+    def collect(self) -> bool:
+        """Gives back what was let go since `drop`. Whether there may be such."""
+        import torch
+
+        if not torch.cuda.is_initialized():
+            return False
+        gc.collect()
+        torch.cuda.empty_cache()
+        return True
+
     def outlive(self, pool: Any) -> None:
         """Keeps a pool that was about to go, if it must not."""
         if self._begun:
