@@ -16,7 +16,10 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 DEVICE_LIBRARIES = [
-    f"gsan-{state}-{records}.bc" for state in ("shared", "by-sm") for records in "24"
+    f"gsan-{state}-{records}{part}"
+    for state in ("shared", "by-sm")
+    for records in "24"
+    for part in (".bc", "-kernel.bc", "-once.ptx.gz")
 ]
 
 

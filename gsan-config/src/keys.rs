@@ -10,8 +10,8 @@ use toml::de::DeValue;
 use crate::pattern::Suppression;
 use crate::size::Size;
 use crate::value::{
-    Backend, Format, HandleType, Invalid, Limits, OnOverrun, OnRace, Plain, PowerOfTwo, Records,
-    Value,
+    Backend, Format, HandleType, Invalid, Limits, Link, OnOverrun, OnRace, Plain, PowerOfTwo,
+    Records, Value,
 };
 
 /// A key of the configuration.
@@ -200,6 +200,10 @@ configuration! {
         /// Registers of a thread of a Triton kernel. Without a bound the checks use so many that fewer
         /// CTAs run at once. 0: no bound. A kernel that cannot do with it has none.
         max_registers: u32 = "128", from 0, to 255;
+        /// How much of the device library is compiled with each Triton kernel. "parts": what accesses
+        /// call; the rest is compiled once, and linked by nvJitLink, which comes with CUDA and with
+        /// PyTorch, or the driver. "whole": all of it, which takes a kernel several times as long to compile.
+        link: Link = "\"parts\"";
     }
 
     /// Memory shared between processes.

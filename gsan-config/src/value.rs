@@ -290,6 +290,16 @@ choice!(
 );
 
 choice!(
+    /// How much of the device library is compiled with each kernel.
+    Link {
+        /// What accesses call; the rest is compiled once, and linked to the kernel's machine code.
+        Parts = "parts",
+        /// All of it.
+        Whole = "whole",
+    }
+);
+
+choice!(
     /// What devices are.
     Backend {
         /// GPUs if there are any, else the host.

@@ -49,17 +49,17 @@ GSAN_API void __triton_gsan_grid_dependency_wait(gsan_global_state* globals, con
   grid_dependency_wait(Cta::current(globals), {thread, threads, barrier_id});
 }
 
-GSAN_INLINE_API void __triton_gsan_load_tensor(gsan_global_state* globals, const void* args, u32 count,
+GSAN_API void __triton_gsan_load_tensor(gsan_global_state* globals, const void* args, u32 count,
                                       u32 bytes, const char* file, u32 line) {
   access_tensor<GSAN_RECORDS, GSAN_RACE_READ>(globals, args, count, bytes, {file, line});
 }
 
-GSAN_INLINE_API void __triton_gsan_store_tensor(gsan_global_state* globals, const void* args, u32 count,
+GSAN_API void __triton_gsan_store_tensor(gsan_global_state* globals, const void* args, u32 count,
                                        u32 bytes, const char* file, u32 line) {
   access_tensor<GSAN_RECORDS, GSAN_RACE_WRITE>(globals, args, count, bytes, {file, line});
 }
 
-GSAN_TENSOR_API void __triton_gsan_load_tensor_desc(gsan_global_state* globals, const void* map,
+GSAN_API void __triton_gsan_load_tensor_desc(gsan_global_state* globals, const void* map,
                                                   const int32_t* coordinates, u32 rank,
                                                   const int16_t* shape, u32 bytes, u32 pred,
                                                   u32 warp, u32 warps, const char* file,
@@ -69,7 +69,7 @@ GSAN_TENSOR_API void __triton_gsan_load_tensor_desc(gsan_global_state* globals, 
                                                            bytes, warp, warps, {file, line});
 }
 
-GSAN_TENSOR_API void __triton_gsan_store_tensor_desc(gsan_global_state* globals, const void* map,
+GSAN_API void __triton_gsan_store_tensor_desc(gsan_global_state* globals, const void* map,
                                                    const int32_t* coordinates, u32 rank,
                                                    const int16_t* shape, u32 bytes, u32 pred,
                                                    u32 warp, u32 warps, const char* file,
@@ -79,7 +79,7 @@ GSAN_TENSOR_API void __triton_gsan_store_tensor_desc(gsan_global_state* globals,
                                                             bytes, warp, warps, {file, line});
 }
 
-GSAN_TENSOR_API void __triton_gsan_load_indexed_tensor_desc(
+GSAN_API void __triton_gsan_load_indexed_tensor_desc(
     gsan_global_state* globals, const void* map, const int32_t* indices, u32 count, u32 column,
     u32 columns, u32 bytes, u32 pred, const char* file, u32 line) {
   if (!pred) return;
@@ -87,7 +87,7 @@ GSAN_TENSOR_API void __triton_gsan_load_indexed_tensor_desc(
       globals, map, indices, count, int32_t(column), columns, bytes, {file, line});
 }
 
-GSAN_TENSOR_API void __triton_gsan_store_indexed_tensor_desc(
+GSAN_API void __triton_gsan_store_indexed_tensor_desc(
     gsan_global_state* globals, const void* map, const int32_t* indices, u32 count, u32 column,
     u32 columns, u32 bytes, u32 pred, const char* file, u32 line) {
   if (!pred) return;
@@ -96,7 +96,7 @@ GSAN_TENSOR_API void __triton_gsan_store_indexed_tensor_desc(
 }
 
 // A reduction is relaxed, at `gpu` scope.
-GSAN_TENSOR_API void __triton_gsan_atomic_tensor_desc(gsan_global_state* globals, const void* map,
+GSAN_API void __triton_gsan_atomic_tensor_desc(gsan_global_state* globals, const void* map,
                                                     const int32_t* coordinates, u32 rank,
                                                     const int16_t* shape, u32 bytes, u32, u32,
                                                     u32 warp, u32 warps, const char* file,

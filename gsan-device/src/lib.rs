@@ -26,6 +26,26 @@ pub mod host;
 
 use gsan_core::address::Records;
 
+/// The files whose names begin so.
+macro_rules! files {
+    ($name:literal) => {
+        Files {
+            whole: file!($name, ".bc"),
+            in_kernel: file!($name, "-kernel.bc"),
+            once: file!($name, "-once.ptx.gz"),
+        }
+    };
+}
+
+macro_rules! file {
+    ($name:literal, $end:literal) => {
+        (
+            concat!($name, $end),
+            include_bytes!(concat!("../built/", $name, $end)),
+        )
+    };
+}
+
 /// Where a library keeps the state of a CTA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StateMemory {
@@ -63,24 +83,45 @@ impl Variant {
         Variant { state, records }
     }
 
-    /// The name of the file in `built/` that holds the library.
-    pub const fn file_name(self) -> &'static str {
+    /// The names of its files in `built/`, and what they hold.
+    pub const fn files(self) -> Files {
         match (self.state, self.records) {
-            (StateMemory::Shared, Records::Four) => "gsan-shared-4.bc",
-            (StateMemory::Shared, Records::Two) => "gsan-shared-2.bc",
-            (StateMemory::BySm, Records::Four) => "gsan-by-sm-4.bc",
-            (StateMemory::BySm, Records::Two) => "gsan-by-sm-2.bc",
+            (StateMemory::Shared, Records::Four) => files!("gsan-shared-4"),
+            (StateMemory::Shared, Records::Two) => files!("gsan-shared-2"),
+            (StateMemory::BySm, Records::Four) => files!("gsan-by-sm-4"),
+            (StateMemory::BySm, Records::Two) => files!("gsan-by-sm-2"),
         }
+    }
+
+    /// The name of the file in `built/` that holds the whole library.
+    pub const fn file_name(self) -> &'static str {
+        self.files().whole.0
     }
 
     /// LLVM bitcode with the functions that Triton's instrumentation calls, for sm_80 and later.
     pub const fn triton_library(self) -> &'static [u8] {
-        match (self.state, self.records) {
-            (StateMemory::Shared, Records::Four) => include_bytes!("../built/gsan-shared-4.bc"),
-            (StateMemory::Shared, Records::Two) => include_bytes!("../built/gsan-shared-2.bc"),
-            (StateMemory::BySm, Records::Four) => include_bytes!("../built/gsan-by-sm-4.bc"),
-            (StateMemory::BySm, Records::Two) => include_bytes!("../built/gsan-by-sm-2.bc"),
-        }
+        self.files().whole.1
+    }
+}
+
+/// The built files of a library: a name and what the file holds, each.
+///
+/// A kernel is linked with the whole library, or with its first part before it is assembled, and the
+/// second after.
+#[derive(Clone, Copy, Debug)]
+pub struct Files {
+    /// LLVM bitcode of all of it.
+    pub whole: (&'static str, &'static [u8]),
+    /// LLVM bitcode of what is compiled with each kernel. It calls the other part.
+    pub in_kernel: (&'static str, &'static [u8]),
+    /// PTX of what is compiled once for all kernels, for sm_80 and later, compressed by gzip.
+    pub once: (&'static str, &'static [u8]),
+}
+
+impl Files {
+    /// All of them.
+    pub fn all(self) -> [(&'static str, &'static [u8]); 3] {
+        [self.whole, self.in_kernel, self.once]
     }
 }
 
@@ -105,13 +146,18 @@ mod tests {
     }
 
     #[test]
-    fn every_library_is_bitcode_and_differs_from_the_others() {
+    fn every_library_is_what_it_says_and_differs_from_the_others() {
         for (index, variant) in Variant::ALL.into_iter().enumerate() {
-            let library = variant.triton_library();
-            assert!(library.starts_with(b"BC\xc0\xde"), "{variant:?}");
+            let files = variant.files();
+            for (name, bitcode) in [files.whole, files.in_kernel] {
+                assert!(bitcode.starts_with(b"BC\xc0\xde"), "{name}");
+            }
+            assert!(files.once.1.starts_with(b"\x1f\x8b"), "{variant:?}");
             for other in &Variant::ALL[..index] {
-                assert_ne!(library, other.triton_library());
-                assert_ne!(variant.file_name(), other.file_name());
+                for (file, others) in files.all().into_iter().zip(other.files().all()) {
+                    assert_ne!(file.0, others.0);
+                    assert_ne!(file.1, others.1, "{} and {}", file.0, others.0);
+                }
             }
         }
     }

@@ -2,8 +2,10 @@
 
 usage: link_triton.py LIBRARY...
 
-Needs triton 3.9.0, no torch, no GPU. Fails unless every library links into every kernel for every
-architecture and ptxas accepts the result. Prints what ptxas says of registers and stack.
+Needs triton 3.9.0 and an nvJitLink as new as its assemblers, no torch, no GPU. Fails unless every
+kernel, for every architecture, is assembled with the library's part for kernels and linked to the
+other part, and one kernel is assembled with the whole library. Prints how many registers and bytes
+of stack each takes.
 """
 
 import pathlib
@@ -12,10 +14,14 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
+
 import triton
 import triton.language as tl
+from gsan._native import IN_KERNEL, ONCE, WHOLE
+from gsan._plugin.linking import Target, assembled, link
 from triton.backends.compiler import GPUTarget
-from triton.backends.nvidia.compiler import CUDABackend, get_ptxas
+from triton.backends.nvidia.compiler import CUDABackend, get_ptxas, sm_arch_from_capability
 from triton.compiler import ASTSource
 from triton.runtime.driver import driver
 
@@ -126,6 +132,7 @@ class NoDevice:
 
 
 def compile_with(library, source, options, architecture):
+    """Compiled with a file of bitcode."""
     NoDevice.architecture = architecture
     parse_options = CUDABackend.parse_options
 
@@ -146,18 +153,28 @@ def compile_with(library, source, options, architecture):
         CUDABackend.parse_options = parse_options
 
 
-def ptxas_says(kernel, architecture):
-    suffix = "a" if architecture >= 90 else ""
-    with tempfile.TemporaryDirectory() as place:
-        ptx = pathlib.Path(place, "kernel.ptx")
-        ptx.write_text(kernel.asm["ptx"])
-        command = [get_ptxas(architecture).path, "-v", f"--gpu-name=sm_{architecture}{suffix}"]
-        command += [str(ptx), "-o", str(ptx.with_suffix(".cubin"))]
-        said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
-    registers = re.findall(r"Used (\d+) registers", said)
-    stack = re.findall(r"(\d+) bytes cumulative stack size|(\d+) bytes stack frame", said)
-    stack = max((int(a or b) for a, b in stack), default=0)
-    return f"{', '.join(registers)} registers, {stack} bytes of stack"
+def linked(library, source, options, architecture):
+    """Machine code of a kernel and the part of a library that is compiled once."""
+    ahead = dict(options, ptx_options="--compile-only")
+    kernel = compile_with(library + IN_KERNEL, source, ahead, architecture)
+    tool = get_ptxas(architecture)
+    target = Target(sm_arch_from_capability(architecture), tool.path, tool.version)
+    return link(target, [kernel.asm["cubin"], assembled(pathlib.Path(library + ONCE), target, 128)])
+
+
+def usage(code):
+    """What the kernel in machine code takes."""
+    program = pathlib.Path(get_ptxas(90).path).with_name("cuobjdump")
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(code)
+        file.flush()
+        command = [program, "-res-usage", file.name]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    registers, stack = max(
+        (int(registers), int(stack))
+        for registers, stack in re.findall(r"REG:(\d+) STACK:(\d+)", said)
+    )
+    return f"{registers} registers, {stack} bytes of stack"
 
 
 def main():
@@ -166,16 +183,18 @@ def main():
     driver.set_active(NoDevice())
     triton.knobs.compilation.instrumentation_mode = "gsan"
     triton.knobs.compilation.always_compile = True
-    for library in sys.argv[1:]:
+    for library in (argument.removesuffix(WHOLE) for argument in sys.argv[1:]):
+        said = f"{pathlib.Path(library).name}, sm_"
         for architecture in ARCHITECTURES:
-            for name, source, options, first in sources():
+            for number, (name, source, options, first) in enumerate(sources()):
                 if architecture < first:
                     continue
-                kernel = compile_with(library, source, options, architecture)
-                said = ptxas_says(kernel, architecture)
-                print(
-                    f"{pathlib.Path(library).name}, sm_{architecture}, {name}: {said}", flush=True
-                )
+                code = linked(library, source, options, architecture)
+                print(f"{said}{architecture}, {name}: {usage(code)}", flush=True)
+                if number == 0:
+                    kernel = compile_with(library + WHOLE, source, options, architecture)
+                    code = kernel.asm["cubin"]
+                    print(f"{said}{architecture}, {name}, whole: {usage(code)}", flush=True)
 
 
 main()

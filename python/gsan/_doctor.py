@@ -30,7 +30,7 @@ class Check:
 
 def checks() -> list[Check]:
     """All of them."""
-    return [_python(), _library(), *_device_libraries(), _torch(), _triton()]
+    return [_python(), _library(), *_device_libraries(), _linker(), _torch(), _triton()]
 
 
 def _python() -> Check:
@@ -56,6 +56,15 @@ def _device_libraries() -> list[Check]:
         cure = "pip install . in the repository of GSan"
         return [Check("device library", why=str(error), cure=cure)]
     return [Check("device library", f"{len(paths)} variants in {paths[0].parent}")]
+
+
+def _linker() -> Check:
+    from ._plugin import linking
+
+    if linkers := linking.linkers():
+        return Check("linker", linkers[0].name())
+    why = "neither nvJitLink nor a CUDA driver: kernels compile with all of the device library"
+    return Check("linker", why=why, cure="pip install nvidia-nvjitlink, for faster compilation")
 
 
 def _version(distribution: str) -> str | None:

@@ -445,14 +445,19 @@ def loaded() -> bool:
     return library.cache_info().currsize > 0
 
 
-def device_library(records: int, by_sm: bool) -> Path:
-    """The file of a device library: `records` (2 or 4) a cell, the state of a CTA in its shared
+#: How the names of the files of a device library end: all of it, what is compiled with each kernel,
+#: and what is compiled once, as LLVM bitcode, the same, and compressed PTX.
+WHOLE, IN_KERNEL, ONCE = ".bc", "-kernel.bc", "-once.ptx.gz"
+
+
+def device_library(records: int, by_sm: bool, part: str = WHOLE) -> Path:
+    """A file of a device library: `records` (2 or 4) a cell, the state of a CTA in its shared
     memory or, `by_sm`, in the state region.
 
     Raises:
         LibraryNotFound: no such file.
     """
-    name = f"gsan-{'by-sm' if by_sm else 'shared'}-{records}.bc"
+    name = f"gsan-{'by-sm' if by_sm else 'shared'}-{records}{part}"
     places = [FILES / name, FILES.parents[2] / "gsan-device" / "built" / name]
     if found := next((path for path in places if path.is_file()), None):
         return found

@@ -18,6 +18,12 @@ def value(section: str, key: str) -> str | None:
     return None
 
 
+def text(section: str, key: str, default: str) -> str:
+    """The effective value of a key that is a text."""
+    found = value(section, key)
+    return default if found is None else found.strip('"')
+
+
 def number(section: str, key: str, default: int) -> int:
     """The effective value of a key that is a whole number."""
     text = value(section, key)

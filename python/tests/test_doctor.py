@@ -11,7 +11,7 @@ from gsan import __main__, _doctor
 def test_every_line_says_what_is_there_or_what_to_do(capsys) -> None:
     assert __main__.main(["doctor", "--json"]) == 0
     checks = json.loads(capsys.readouterr().out)
-    names = {"python", "libgsan.so", "device library", "torch", "triton"}
+    names = {"python", "libgsan.so", "device library", "linker", "torch", "triton"}
     assert {check["subject"] for check in checks} == names
     for check in checks:
         assert (check["found"] is None) == (check["why"] is not None) == (check["cure"] is not None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import re
 import sys
 
 import gsan
@@ -14,7 +16,7 @@ if not triton.__version__.startswith("3.9"):
 gsan.install()
 
 import triton.language as tl  # noqa: E402
-from gsan._plugin import compiling  # noqa: E402
+from gsan._plugin import compiling, linking  # noqa: E402
 from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler import ASTSource  # noqa: E402
 from triton.runtime.driver import driver  # noqa: E402
@@ -43,6 +45,7 @@ def no_device(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(compiling, "_records", lambda: 4)
     monkeypatch.setattr(compiling, "_most_registers", lambda: 128)
+    monkeypatch.setattr(compiling, "_may_be_in_parts", lambda: True)
 
 
 @triton.jit
@@ -60,11 +63,16 @@ def compile(mode: str | None = "gsan", warps: int = 4):
     return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
 
 
-def test_our_library_is_linked_and_assembles() -> None:
+def test_our_library_is_linked_and_assembles(monkeypatch) -> None:
     kernel = compile()
     assert kernel.asm["cubin"][:4] == b"\x7fELF"
-    assert dict(kernel.metadata.extern_libs)["gsan"].endswith("gsan-shared-4.bc")
+    assert dict(kernel.metadata.extern_libs)["gsan"].endswith("gsan-shared-4-kernel.bc")
+    assert kernel.metadata.gsan_linked_to == "gsan-once"
     assert ".maxnreg 128" in kernel.asm["ptx"]
+    # The start of a CTA is compiled once.
+    assert re.search(r"\.extern \.func\s+_ZN4gsan13start_by_warp", kernel.asm["ptx"])
+    monkeypatch.setattr(linking, "works", lambda *_: False)
+    assert not re.search(r"\.extern \.func\s+_ZN4gsan", compile().asm["ptx"])
     # The state of a CTA, in shared memory, and room beside it for other CTAs.
     assert "[1024];" in kernel.asm["ptx"] and kernel.metadata.shared < 1024
 
@@ -73,6 +81,49 @@ def test_a_kernel_that_needs_all_shared_memory_has_its_state_elsewhere(monkeypat
     monkeypatch.setattr(compiling, "_most_shared", lambda: 1024)
     ptx = compile().asm["ptx"]
     assert ".align 1024 .b8" not in ptx and "%smid" in ptx
+
+
+def test_functions_linked_to_a_large_cta_use_few_registers() -> None:
+    assert compiling.registers_of_called(".reqntid 128", 128) == 128
+    assert compiling.registers_of_called(".reqntid 128", 0) == 255
+    assert compiling.registers_of_called("\t.maxntid 1024, 1, 1", 128) == 64
+    assert compiling.registers_of_called(".reqntid 384", 0) == 168
+    assert compile(warps=32).asm["cubin"][:4] == b"\x7fELF"
+
+
+def test_functions_of_both_parts_keep_the_same_registers() -> None:
+    kernel = compile().asm["ptx"]
+    assert linking.can_keep(kernel, 128) and not linking.can_keep(kernel, 64)
+    assert not linking.can_keep(kernel.replace(".version 9", ".version 8"), 128)
+
+    def kept(ptx: str) -> dict[str, int]:
+        head = r"^\.(?:weak|extern) \.func[^;{]*?(_ZN\w+)\s*\([^;{]*\)\s*"
+        text = re.sub(r"//.*", "", linking.keeping(ptx))
+        found: dict[str, int] = {}
+        for name, count in re.findall(head + r"\.abi_preserve (\d+)\s*[;{]", text, re.MULTILINE):
+            assert found.setdefault(name, int(count)) == int(count)
+        return found
+
+    once = gzip.decompress(compiling.device_library(4, False, compiling.ONCE).read_bytes()).decode()
+    called = re.findall(r"^\.extern \.func[^;]*?(_ZN\w+)\s*\(", kernel, re.MULTILINE)
+    assert "_ZN4gsan13start_by_warpENS_3CtaEjjPKvm" in called
+    for name in called:
+        assert kept(kernel)[name] == kept(once)[name] >= linking.RARELY
+
+
+def test_what_cannot_be_linked_says_why(monkeypatch) -> None:
+    for linker in linking.linkers():
+        if isinstance(linker, linking.NvJitLink):
+            with pytest.raises(linking.LinkError, match="nvJitLink"):
+                linker.link("sm_90a", [b"no machine code"])
+    library = compiling.device_library(4, False, compiling.ONCE)
+    target = linking.Target("sm_90a", "false", "0")
+    with pytest.raises(linking.LinkError, match="false does not assemble"):
+        linking.assembled(library, target, 128)
+    assert not linking.works(library, target, 128)
+    monkeypatch.setattr(linking, "linkers", lambda: ())
+    with pytest.raises(linking.LinkError, match="nvidia-nvjitlink.*GSAN_LAUNCH_LINK=whole"):
+        linking.link(target, [b""])
 
 
 def test_kernels_that_are_not_instrumented_are_left_alone() -> None:
@@ -86,7 +137,7 @@ def test_kernels_that_torch_compiles_follow_the_mode_that_is_on(monkeypatch) -> 
     monkeypatch.setattr(triton.knobs.compilation, "instrumentation_mode", "gsan")
     kernel = compile(mode=None)
     assert compiling.is_instrumented(kernel.metadata)
-    assert dict(kernel.metadata.extern_libs)["gsan"].endswith("gsan-shared-4.bc")
+    assert dict(kernel.metadata.extern_libs)["gsan"].endswith("gsan-shared-4-kernel.bc")
 
 
 def test_registers_that_do_not_suffice_are_not_bounded(monkeypatch, capfd) -> None:

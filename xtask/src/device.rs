@@ -6,9 +6,15 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use gsan_device::{StateMemory, Variant};
 
 use crate::cargo::root;
+
+mod parts;
+
+use parts::Parts;
 
 /// Build the device libraries that are kept in gsan-device/built
 #[derive(clap::Args)]
@@ -31,39 +37,41 @@ impl Device {
 
     pub(crate) fn run(self) -> Result<()> {
         for variant in Variant::ALL {
-            let path = path(variant);
-            let library = build(variant)?;
-            if !self.check {
-                std::fs::write(&path, library)
-                    .with_context(|| format!("cannot write {}", path.display()))?;
-            } else if std::fs::read(&path).ok().as_ref() != Some(&library) {
-                bail!(
-                    "{} is not what the sources give with {}: run `cargo xtask device`",
-                    path.display(),
-                    first_line("clang-19", ["--version"])?
-                );
-            }
+            let files = variant.files();
+            let text = compile(variant)?;
+            let whole = output("llvm-as-19", ["-", "-o", "-"], &without_flags(&text))?;
+            self.keep(files.whole.0, &whole)?;
+            let parts = Parts::of(text)?;
+            self.keep(files.in_kernel.0, &parts.in_kernel()?)?;
+            self.keep(files.once.0, &compressed(&parts.once()?)?)?;
         }
-        let path = root().join("gsan-device/built/steps.ptx");
-        let steps = build_steps()?;
-        if !self.check {
-            std::fs::write(&path, steps)
-                .with_context(|| format!("cannot write {}", path.display()))?;
-        } else if std::fs::read(&path).ok().as_ref() != Some(&steps) {
-            bail!(
-                "{} is not what the sources give: run `cargo xtask device`",
-                path.display()
-            );
-        }
+        self.keep("steps.ptx", &build_steps()?)?;
         if self.triton {
             link_into_triton()?;
         }
         Ok(())
     }
+
+    /// Writes a built file, or finds that it is what is kept.
+    fn keep(&self, name: &str, content: &[u8]) -> Result<()> {
+        let path = path(name);
+        if !self.check {
+            return std::fs::write(&path, content)
+                .with_context(|| format!("cannot write {}", path.display()));
+        }
+        if std::fs::read(&path).ok().as_deref() != Some(content) {
+            bail!(
+                "{} is not what the sources give with {}: run `cargo xtask device`",
+                path.display(),
+                first_line("clang-19", ["--version"])?
+            );
+        }
+        Ok(())
+    }
 }
 
-fn path(variant: Variant) -> PathBuf {
-    root().join("gsan-device/built").join(variant.file_name())
+fn path(file: &str) -> PathBuf {
+    root().join("gsan-device/built").join(file)
 }
 
 /// How device code is compiled.
@@ -83,24 +91,24 @@ const FLAGS: [&str; 13] = [
     "-Igsan-core/include",
 ];
 
-/// LLVM bitcode of the library. Nothing in it depends on where the sources lie: the compiler sees
+/// LLVM assembly of the library. Nothing in it depends on where the sources lie: the compiler sees
 /// paths relative to the top of the workspace.
-fn build(variant: Variant) -> Result<Vec<u8>> {
+fn compile(variant: Variant) -> Result<Vec<u8>> {
     let records = format!("-DGSAN_RECORDS={}", variant.records.count());
     let mut arguments = FLAGS.to_vec();
     arguments.push(&records);
     if variant.state == StateMemory::BySm {
         arguments.push("-DGSAN_STATE_BY_SM");
     }
-    arguments.extend([
+    let rest = [
         "-emit-llvm",
         "-S",
         "gsan-device/device/triton.cu",
         "-o",
         "-",
-    ]);
-    let text = output("clang-19", arguments, &[])?;
-    output("llvm-as-19", ["-", "-o", "-"], &without_flags(&text))
+    ];
+    arguments.extend(rest);
+    output("clang-19", arguments, &[])
 }
 
 /// PTX of the kernel that does the host's own work in streams.
@@ -148,6 +156,13 @@ fn output<S: AsRef<OsStr>>(
     Ok(output.stdout)
 }
 
+/// Compressed by gzip, the same bytes at any time.
+fn compressed(content: &[u8]) -> Result<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(content)?;
+    Ok(encoder.finish()?)
+}
+
 fn first_line<const N: usize>(program: &str, arguments: [&str; N]) -> Result<String> {
     let text = output(program, arguments, &[])?;
     let text = String::from_utf8_lossy(&text);
@@ -155,15 +170,17 @@ fn first_line<const N: usize>(program: &str, arguments: [&str; N]) -> Result<Str
 }
 
 const TRITON: &str = "3.9.0";
+/// The first nvJitLink that links what all of Triton's assemblers make.
+const LINKER: (u32, u32) = (13, 4);
 
 /// Links every library into instrumented kernels, for each architecture, down to machine code.
 fn link_into_triton() -> Result<()> {
     let python = python_with_triton()?;
     // A process for each: the compiler runs on one core.
-    let link = |variant| {
+    let link = |variant: Variant| {
         Command::new(&python)
             .arg("gsan-device/tests/link_triton.py")
-            .arg(path(variant))
+            .arg(path(variant.file_name()))
             .current_dir(root())
             .spawn()
             .with_context(|| format!("cannot start {}", python.display()))
@@ -182,9 +199,13 @@ fn link_into_triton() -> Result<()> {
     Ok(())
 }
 
-/// A Python that can import Triton: the one on the path, or one in `target`.
+/// A Python that has Triton and nvJitLink: the one on the path, or one in `target`.
 fn python_with_triton() -> Result<PathBuf> {
-    let program = format!("import triton; raise SystemExit(triton.__version__ != '{TRITON}')");
+    let program = format!(
+        "import triton; from importlib.metadata import version; \
+         linker = tuple(map(int, version('nvidia-nvjitlink').split('.')[:2])); \
+         raise SystemExit(triton.__version__ != '{TRITON}' or linker < {LINKER:?})"
+    );
     let has_triton = |python: &PathBuf| {
         let mut command = Command::new(python);
         let status = command
@@ -205,8 +226,18 @@ fn python_with_triton() -> Result<PathBuf> {
             [OsStr::new("-m"), OsStr::new("venv"), place.as_os_str()],
             &[],
         )?;
-        let package = format!("triton=={TRITON}");
-        let pip = ["-m", "pip", "install", "--quiet", &package];
+        let packages = [
+            format!("triton=={TRITON}"),
+            format!("nvidia-nvjitlink>={}.{}", LINKER.0, LINKER.1),
+        ];
+        let pip = [
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            &packages[0],
+            &packages[1],
+        ];
         output(&own.display().to_string(), pip, &[])?;
     }
     Ok(own)

@@ -77,9 +77,11 @@ impl Dist {
 
         let libraries = folder("lib/gsan")?;
         for variant in Variant::ALL {
-            let file = libraries.join(variant.file_name());
-            fs::write(&file, variant.triton_library())
-                .with_context(|| format!("cannot write {}", file.display()))?;
+            for (name, content) in variant.files().all() {
+                let file = libraries.join(name);
+                fs::write(&file, content)
+                    .with_context(|| format!("cannot write {}", file.display()))?;
+            }
         }
         let description = PKG_CONFIG.replace("@VERSION@", env!("CARGO_PKG_VERSION"));
         fs::write(folder("lib/pkgconfig")?.join("gsan.pc"), description)?;

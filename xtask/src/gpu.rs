@@ -152,11 +152,10 @@ pub(crate) fn python(folder: &Path, prefix: &Path) -> Result<u64> {
     let library = prefix.join("lib/libgsan.so");
     bytes += fs::copy(library, files.join("libgsan.so")).context("the library")?;
     for variant in Variant::ALL {
-        let name = variant.file_name();
-        bytes += fs::copy(
-            root().join("gsan-device/built").join(name),
-            files.join(name),
-        )?;
+        for (name, _) in variant.files().all() {
+            let built = root().join("gsan-device/built").join(name);
+            bytes += fs::copy(built, files.join(name))?;
+        }
     }
     bytes += copy_tracked("tests/triton", &folder.join("tests/triton"))?;
     bytes += copy_tracked("bench", &folder.join("bench"))?;

@@ -341,7 +341,7 @@ struct Accesses {
   // The same for `Count` elements of two granules, in line and without a place in memory for addresses.
   template <u32 Count>
   GSAN_DEVICE void check_in_line(const Elements& elements) {
-    constexpr u32 kInStep = 4;
+    constexpr u32 kInStep = 2;
     static_assert(Count % kInStep == 0, "no rest is left");
     u64 addresses[Count];
 #pragma unroll

@@ -106,7 +106,7 @@ class Kernel {
   GSAN_DEVICE Kernel(gsan_global_state* globals, const void* table, u64 index)
       : group_{ptx::thread_index(), ptx::cta_threads(), 0} {
     if (group_.leads()) ptx::local_store(globals_of_kernel(), globals);
-    start(Cta::current(globals), group_.thread, group_.threads, GSAN_RECORDS, table, index);
+    gsan::start(Cta::current(globals), group_.thread, group_.threads, GSAN_RECORDS, table, index);
     group_.wait();
   }
 

@@ -16,8 +16,6 @@
 #define GSAN_DEVICE inline
 #ifndef GSAN_API
 #define GSAN_API extern "C"
-#define GSAN_INLINE_API extern "C"
-#define GSAN_TENSOR_API extern "C"
 #endif
 #define GSAN_COLD __attribute__((noinline)) inline
 #define GSAN_CALLED __attribute__((noinline)) inline

@@ -28,12 +28,10 @@ enum class Scope : u32 { kCta, kGpu, kSystem };
 #else
 
 // `convergent`: lanes that call together stay together, whatever the caller's compiler does.
-// GSAN_DEVICE is for what belongs into the caller, GSAN_CALLED and GSAN_COLD for what is kept out of line, the
-// latter because it is rare, and GSAN_API for what kernels call by name.
-#define GSAN_API extern "C" __attribute__((device, convergent))
-#define GSAN_INLINE_API extern "C" __attribute__((device, always_inline, convergent))
-// For what is too large for a kernel at each call.
-#define GSAN_TENSOR_API extern "C" __attribute__((device, noinline, convergent))
+// GSAN_DEVICE is for what belongs into the caller, GSAN_CALLED for what is kept out of line and compiled with
+// each kernel, which then knows its registers, GSAN_COLD for what is rare: it is compiled once for all kernels (its
+// mark is `minsize`), and a call saves registers. GSAN_API is for what kernels call by name.
+#define GSAN_API extern "C" __attribute__((device, always_inline, convergent))
 #ifdef __CUDACC__
 #define GSAN_DEVICE __device__ __forceinline__
 #define GSAN_COLD __device__ __noinline__

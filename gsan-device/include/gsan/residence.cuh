@@ -144,15 +144,8 @@ GSAN_DEVICE bool join_launch(Cta cta, const Setting& setting, u32& taken) {
   return head + 1 > (newest == 0 ? 1 : newest);
 }
 
-// A CTA becomes resident: takes a slot if one is free, and starts a new epoch. It stays unchecked if
-// the host has not set up what this library, with cells of `records` words, expects. `thread` is the
-// position in the group of `threads` that starts: the first one does it, and those of its warp that
-// are with it help. A barrier of the group follows.
-GSAN_COLD void start(Cta cta, u32 thread, u32 threads, u32 records, const void* table, u64 index) {
-  if (u64* sites = cta.sites()) {
-    for (u32 place = thread; place < kCachedSites; place += threads) sites[place] = 0;
-  }
-  if (thread >= kWarpSize) return;
+// The first thread of the group starts the CTA, and those of its warp that are with it help.
+GSAN_COLD void start_by_warp(Cta cta, u32 thread, u32 records, const void* table, u64 index) {
   Warp warp = Warp::current();
   u32 first = warp.ballot(thread == 0);
   if (first == 0) return;
@@ -211,6 +204,18 @@ GSAN_COLD void start(Cta cta, u32 thread, u32 threads, u32 records, const void* 
   state->flags = 0;
   // Who finds a record of this CTA finds it in the history.
   fence(region);
+}
+
+// A CTA becomes resident: takes a slot if one is free, and starts a new epoch. It stays unchecked if
+// the host has not set up what this library, with cells of `records` words, expects. `thread` is the
+// position in the group of `threads` that starts. A barrier of the group follows.
+GSAN_DEVICE void start(Cta cta, u32 thread, u32 threads, u32 records, const void* table, u64 index) {
+  if (u64* sites = cta.sites()) {
+#pragma unroll 1
+    for (u32 place = thread; place < kCachedSites; place += threads) sites[place] = 0;
+  }
+  // For all threads, a call would put away what few need.
+  if (thread < kWarpSize) start_by_warp(cta, thread, records, table, index);
 }
 
 // What the CTA knew goes into the completion, by all threads of the group.
@@ -277,14 +282,9 @@ GSAN_COLD void complete_all(Cta cta, Group group) {
   group.wait();
 }
 
-// The CTA returns from the kernel: its completion is filled, its slot is free.
-GSAN_COLD void exit(Cta cta, Group group) {
+// The first thread of the group completes the own epoch and frees the slot.
+GSAN_COLD void leave(Cta cta) {
   gsan_thread_state* state = cta.state;
-  if (!cta.is_known()) return;
-  // Nobody makes accesses any more.
-  group.wait();
-  if (!knows_nothing_else(*state)) complete_all(cta, group);
-  if (!group.leads()) return;
   Region region = cta.region;
   const gsan_launch_descriptor& launch = *cta.launch();
   if (state->private_clock != 0) {
@@ -310,6 +310,15 @@ GSAN_COLD void exit(Cta cta, Group group) {
   }
   if (state->not_sampled != 0) count(region, GSAN_LOSS_READ_NOT_SAMPLED, state->not_sampled);
   if (state->evicted != 0) count(region, GSAN_LOSS_WRITE_EVICTED, state->evicted);
+}
+
+// The CTA returns from the kernel: its completion is filled, its slot is free.
+GSAN_DEVICE void exit(Cta cta, Group group) {
+  if (!cta.is_known()) return;
+  // Nobody makes accesses any more.
+  group.wait();
+  if (!knows_nothing_else(*cta.state)) complete_all(cta, group);
+  if (group.leads()) leave(cta);
 }
 
 // `griddepcontrol.wait` returned: the completion of the launch waited for is known.

@@ -7,6 +7,7 @@
 
 #include "gsan/reservoir.cuh"
 #include "gsan/state.cuh"
+#include "gsan/warps.cuh"
 
 namespace gsan {
 
@@ -116,9 +117,14 @@ GSAN_DEVICE u32 find_site(Cta cta, Position position) {
   u64* place = cache + ((line ^ pointer >> 4) & (kCachedSites - 1));
   u64 found = ptx::local_load(place);
   if ((found & ~u64(kSiteMask)) == tag) return u32(found) & kSiteMask;
-  u32 site = site_by_pointer(cta, position);
-  ptx::local_store(place, tag | site);
-  return site;
+  // Lanes that call together are at one position.
+  Warp warp = Warp::current();
+  u32 site = 0;
+  if (warp.leads()) {
+    site = site_by_pointer(cta, position);
+    ptx::local_store(place, tag | site);
+  }
+  return warp.share(site);
 }
 
 }  // namespace gsan

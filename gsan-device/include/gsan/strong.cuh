@@ -382,7 +382,7 @@ GSAN_COLD void begin_unchecked(Cta cta, bool acquires, u32 loss) {
 
 // Whether a strong access is checked, and starts its event. One that is not may bring something.
 template <unsigned S>
-GSAN_COLD bool may_begin(Cta cta, gsan_atomic_event* event, u64 address, u32 bytes, bool acquires) {
+GSAN_CALLED bool may_begin(Cta cta, gsan_atomic_event* event, u64 address, u32 bytes, bool acquires) {
   event->access = 0;
   if (!cta.is_known()) return false;
   AddressSpace<S> space = space_of<S>(cta);
@@ -405,7 +405,7 @@ GSAN_COLD bool may_begin(Cta cta, gsan_atomic_event* event, u64 address, u32 byt
 // A strong access is about to be executed by the lanes for which `takes` holds. The others of the warp
 // that call help with clocks.
 template <unsigned S>
-GSAN_COLD void begin_strong(Cta cta, Warp warp, bool takes, gsan_atomic_event* event, u64 address,
+GSAN_CALLED void begin_strong(Cta cta, Warp warp, bool takes, gsan_atomic_event* event, u64 address,
                             u32 bytes, bool reads, bool may_write, Strong strong) {
   if (takes) takes = may_begin<S>(cta, event, address, bytes, strong.acquires && reads);
   u32 takers = warp.ballot(takes);
@@ -517,7 +517,7 @@ GSAN_DEVICE void count_accesses(Cta cta, u32 checked, u32 not_sampled, u32 evict
 // The strong access begun was executed by the lanes for which `takes` holds. The others of the warp that
 // call help with clocks.
 template <unsigned S>
-GSAN_COLD void end_strong(Warp warp, bool takes, const gsan_atomic_event* event, bool wrote,
+GSAN_CALLED void end_strong(Warp warp, bool takes, const gsan_atomic_event* event, bool wrote,
                           bool is_rmw, Strong strong, Position position) {
   u64 begun_at = takes ? event->access : 0;
   takes = begun_at != 0;

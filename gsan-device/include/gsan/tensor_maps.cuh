@@ -163,7 +163,7 @@ GSAN_DEVICE void access_rows(Accesses<S, Action>& accesses, const BoxRows& rows,
 }
 
 // A cluster copies: its races among its own CTAs are not told. By a warp.
-GSAN_COLD void note_cluster_copy(Cta cta, Warp warp, u32 site) {
+GSAN_CALLED void note_cluster_copy(Cta cta, Warp warp, u32 site) {
   if (!warp.leads()) return;
   u32 width = ptx::cluster_width();
   u32 size = width == ptx::cluster_ctas() ? width : GSAN_LAUNCH_ONE_CLUSTER;
@@ -214,7 +214,7 @@ GSAN_DEVICE void access_planes(Accesses<S, Action>& accesses, const BoxRows& row
 // The copy of a box by all warps of a partition, in a cluster by those of all its CTAs. `coordinates` and
 // `shape` are outermost first.
 template <unsigned S, u32 Action>
-GSAN_DEVICE void access_box(gsan_global_state* globals, const void* map, const int32_t* coordinates,
+GSAN_CALLED void access_box(gsan_global_state* globals, const void* map, const int32_t* coordinates,
                             u32 rank, const int16_t* shape, u32 bytes, u32 warp_id, u32 warps,
                             Position position) {
   Cta cta = Cta::current(globals);
@@ -282,7 +282,7 @@ struct IndexedRows {
 // The copy of rows of a tensor of two dimensions, `columns` elements from column `first_column` on: gather
 // and scatter. Each warp calls for rows of its own.
 template <unsigned S, u32 Action>
-GSAN_DEVICE void access_indexed(gsan_global_state* globals, const void* map, const int32_t* indices,
+GSAN_CALLED void access_indexed(gsan_global_state* globals, const void* map, const int32_t* indices,
                                 u32 count, int32_t first_column, u32 columns, u32 bytes,
                                 Position position) {
   Cta cta = Cta::current(globals);

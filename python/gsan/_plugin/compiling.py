@@ -1,8 +1,9 @@
 """The seam in Triton's compiler: our device library instead of its own.
 
 `CUDABackend.parse_options` says which library is linked and how a kernel may use an SM; `make_llir`
-lowers and links. How much shared memory a kernel needs is known in between only. `make_cubin` finds
-out whether a kernel can do with the registers that it is given.
+lowers, and links what is compiled with each kernel. How much shared memory a kernel needs is known
+in between only. `make_cubin` finds out whether a kernel can do with the registers that it is given,
+and links the rest of the library.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ import hashlib
 import re
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from .. import _settings
-from .._native import device_library
+from .._native import IN_KERNEL, ONCE, WHOLE, device_library
+from . import linking
 
 #: Shared memory that the library's variant with the state in shared memory takes, in bytes.
 SHARED_STATE = 1024
@@ -27,8 +30,14 @@ SHARED_STATE = 1024
 ALWAYS_ALLOWED = 48 * 1024
 #: 32-bit registers of an SM, which one CTA may use up.
 REGISTERS = 64 * 1024
-#: The name of the other variant in the options. It is there for its hash, and never linked as such.
+#: Most registers that a thread can have, and the fewest that functions can do with.
+MOST_REGISTERS, FEWEST_REGISTERS = 255, 32
+#: The names of the other variant in the options, and of what is compiled once, of either. They are
+#: there for their hashes, and never linked as such.
 BY_SM = "gsan-by-sm"
+ONCE_SHARED, ONCE_BY_SM = "gsan-once", "gsan-once-by-sm"
+#: Where the metadata of a kernel says which of these its machine code is linked to.
+LINKED_TO = "gsan_linked_to"
 
 
 @functools.cache
@@ -41,10 +50,24 @@ def _most_registers() -> int:
     return _settings.number("launch", "max_registers", 128)
 
 
+@functools.cache
+def _may_be_in_parts() -> bool:
+    return _settings.text("launch", "link", "parts") == "parts"
+
+
+def _in_parts(target: linking.Target) -> bool:
+    """Whether the library is linked in two parts: if what is there can link what is there."""
+    library = device_library(_records(), by_sm=False, part=ONCE)
+    return _may_be_in_parts() and linking.works(
+        library, target, _most_registers() or MOST_REGISTERS
+    )
+
+
 def forget_settings() -> None:
     """Asks for the settings again at the next compilation."""
     _records.cache_clear()
     _most_registers.cache_clear()
+    _may_be_in_parts.cache_clear()
 
 
 def is_instrumented(options: Any) -> bool:
@@ -61,6 +84,13 @@ def registers_bound(num_warps: int, bound: int) -> int | None:
     if bound <= 0 or num_warps * 32 * bound > REGISTERS:
         return None
     return bound
+
+
+def registers_of_called(ptx: str, bound: int) -> int:
+    """How many registers of a thread the functions may use that a kernel is linked to."""
+    threads = re.search(r"^\s*\.(?:req|max)ntid\s+(\d+)", ptx, flags=re.MULTILINE)
+    there = REGISTERS // int(threads[1]) // 8 * 8 if threads else MOST_REGISTERS
+    return max(min(bound or MOST_REGISTERS, there, MOST_REGISTERS), FEWEST_REGISTERS)
 
 
 def shared_variant_fits(shared: int | None, most: int) -> bool:
@@ -93,6 +123,8 @@ class _LateChoice:
         by_sm = libraries.pop(BY_SM)
         if not shared_variant_fits(self._module.get_int_attr("ttg.shared"), self._most_shared):
             libraries["gsan"] = by_sm
+        for once in (ONCE_SHARED, ONCE_BY_SM):
+            libraries.pop(once, None)
         return tuple(libraries.items())
 
     def __getattr__(self, name: str) -> Any:
@@ -141,11 +173,15 @@ def _most_shared() -> int:
     return driver.active.utils.get_device_properties(device)["max_shared_mem"]
 
 
-def _with_library(options: Any, asked_shared: int | None) -> Any:
+def _with_library(options: Any, asked_shared: int | None, target: linking.Target) -> Any:
     records = _records()
+    part = IN_KERNEL if _in_parts(target) else WHOLE
     libraries = dict(options.extern_libs)
-    libraries["gsan"] = str(device_library(records, by_sm=False))
-    libraries[BY_SM] = str(device_library(records, by_sm=True))
+    libraries["gsan"] = str(device_library(records, by_sm=False, part=part))
+    libraries[BY_SM] = str(device_library(records, by_sm=True, part=part))
+    if part == IN_KERNEL:
+        libraries[ONCE_SHARED] = str(device_library(records, by_sm=False, part=ONCE))
+        libraries[ONCE_BY_SM] = str(device_library(records, by_sm=True, part=ONCE))
     changed = dataclasses.replace(
         options,
         min_shared_mem=asked_shared,
@@ -189,6 +225,11 @@ def plug_in(compiler: ModuleType) -> None:
     parse_options, make_llir = backend.parse_options, backend.make_llir
     make_cubin = backend.make_cubin
 
+    def target_of(capability: int) -> linking.Target:
+        tool = compiler.get_ptxas(capability)
+        architecture = compiler.sm_arch_from_capability(capability)
+        return linking.Target(architecture, str(tool.path), str(tool.version))
+
     @functools.wraps(parse_options)
     def parse(self: Any, opts: dict[str, Any]) -> Any:
         _tell_files_apart()
@@ -198,7 +239,7 @@ def plug_in(compiler: ModuleType) -> None:
         options = parse_options(self, opts)
         if not is_instrumented(options):
             return options
-        return _with_library(options, opts.get("min_shared_mem"))
+        return _with_library(options, opts.get("min_shared_mem"), target_of(self.target.arch))
 
     @functools.wraps(make_llir)
     def lower(self: Any, src: Any, metadata: Any, options: Any, capability: int) -> Any:
@@ -207,13 +248,14 @@ def plug_in(compiler: ModuleType) -> None:
         most = _most_shared()
         lowered = make_llir(self, src, metadata, _LateChoice(options, src, most), capability)
         shared = metadata["shared"]
+        metadata[LINKED_TO] = ONCE_BY_SM
         if shared_variant_fits(shared, most):
+            metadata[LINKED_TO] = ONCE_SHARED
             metadata["shared"] = shared_to_ask_for(shared)
         return lowered
 
-    @functools.wraps(make_cubin)
-    def assemble(self: Any, src: str, metadata: Any, options: Any, capability: int) -> Any:
-        unbounded = without_registers_bound(src) if is_instrumented(options) else src
+    def assemble_alone(self: Any, src: str, metadata: Any, options: Any, capability: int) -> Any:
+        unbounded = without_registers_bound(src)
         if unbounded == src:
             return make_cubin(self, src, metadata, options, capability)
         from triton.runtime.errors import PTXASError
@@ -224,6 +266,25 @@ def plug_in(compiler: ModuleType) -> None:
         except PTXASError:
             # Large tensor-core instructions alone can need more registers than the bound.
             return make_cubin(self, unbounded, metadata, options, capability)
+
+    @functools.wraps(make_cubin)
+    def assemble(self: Any, src: str, metadata: Any, options: Any, capability: int) -> Any:
+        if not is_instrumented(options):
+            return make_cubin(self, src, metadata, options, capability)
+        once = dict(options.extern_libs).get(metadata.get(LINKED_TO))
+        if once is None:
+            return assemble_alone(self, src, metadata, options, capability)
+        further = " ".join(filter(None, [options.ptx_options, "--compile-only"]))
+        for_linking = dataclasses.replace(options, ptx_options=further)
+        target = target_of(self.target.arch)
+        registers = registers_of_called(src, _most_registers())
+        keeps = linking.can_keep(src, registers)
+        rest = linking.assembled(Path(once), target, registers, keeps)
+        text = linking.keeping(src) if keeps else src
+        if (options.maxnreg or MOST_REGISTERS) < FEWEST_REGISTERS:
+            text = without_registers_bound(text)
+        code = assemble_alone(self, text, metadata, for_linking, capability)
+        return linking.link(target, [code, rest])
 
     compiler.print = _print  # type: ignore[attr-defined]
     backend.parse_options = parse
