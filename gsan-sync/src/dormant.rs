@@ -7,9 +7,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gsan_vmm::backend::FenceId;
-
 use crate::error::Error;
+use crate::host::Fence;
 use crate::ordering::{DeviceState, Inner, Ordering};
 use crate::rows::Knowledge;
 use crate::stream::{Begun, Stream, StreamKey, StreamKind, StreamState};
@@ -36,7 +35,7 @@ struct Gone {
     /// What it was given.
     last: Arc<Knowledge>,
     /// Behind its work.
-    fence: FenceId,
+    fence: Arc<Fence>,
 }
 
 impl Dormant {
@@ -44,9 +43,12 @@ impl Dormant {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What streams that are gone were given, as far as the host has not waited for the device since.
-    pub(crate) fn unawaited(&self) -> Knowledge {
-        self.lock().unawaited.clone()
+    /// What streams that are gone were given, as far as the host has not waited for the device since, and the
+    /// fences behind it.
+    pub(crate) fn unawaited(&self) -> (Knowledge, Vec<Arc<Fence>>) {
+        let state = self.lock();
+        let fences = state.streams.iter().map(|gone| Arc::clone(&gone.fence));
+        (state.unawaited.clone(), fences.collect())
     }
 
     /// The part of it that blocking streams were given.
@@ -78,10 +80,9 @@ impl Dormant {
     }
 
     /// Takes all of them.
-    pub(crate) fn clear(&self) -> Vec<(StreamState, FenceId)> {
+    pub(crate) fn clear(&self) -> Vec<StreamState> {
         let state = std::mem::take(&mut *self.lock());
-        let gone = state.streams.into_iter();
-        gone.map(|gone| (gone.state, gone.fence)).collect()
+        state.streams.into_iter().map(|gone| gone.state).collect()
     }
 }
 
@@ -125,7 +126,7 @@ impl Inner {
     fn leave_all(&self, stream: &Arc<Stream>, legacy: Option<&Arc<Stream>>) -> Result<(), Error> {
         let (key, device) = (stream.key, &self.devices[stream.device]);
         let mut state = stream.enter()?;
-        let fence = self.backend.fence(key.device, stream.queue)?;
+        let fence = self.fence_behind(stream)?;
         let last = state.knowledge();
         let empty = StreamState::empty(&device.rows);
         let gone = Gone {
@@ -166,7 +167,7 @@ impl Inner {
             let mut dormant = device.dormant.lock();
             let mut best = None;
             for (at, gone) in dormant.streams.iter().enumerate() {
-                if !self.backend.passed(gone.fence)? {
+                if !gone.fence.has_passed() {
                     continue;
                 }
                 if self.host.knows(&gone.last) {
@@ -180,7 +181,6 @@ impl Inner {
             best.map(|at| dormant.streams.swap_remove(at))
         };
         Ok(found.map(|mut gone| {
-            self.backend.forget(gone.fence);
             gone.state.taken_over();
             gone.state
         }))
@@ -190,7 +190,7 @@ impl Inner {
     pub(crate) fn dormant_work(&self) -> Result<Option<StreamKey>, Error> {
         for device in self.devices.iter() {
             for gone in &device.dormant.lock().streams {
-                if !self.backend.passed(gone.fence)? {
+                if !gone.fence.has_passed() {
                     return Ok(Some(gone.key));
                 }
             }

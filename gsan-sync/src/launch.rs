@@ -301,7 +301,7 @@ impl Inner {
         Ok(())
     }
 
-    fn vacate(&self, stream: &Stream, state: Entered<'_>, held: &[Arc<Stream>]) {
+    pub(crate) fn vacate(&self, stream: &Stream, state: Entered<'_>, held: &[Arc<Stream>]) {
         if stream.kind == StreamKind::Legacy {
             stream.leave(state);
             release(held);
@@ -320,7 +320,7 @@ impl Inner {
         if !self.pay(device, stream, state)? {
             return Ok(None);
         }
-        let news = self.host.news(state.host_seen);
+        let news = self.host_news(stream, state.host_seen)?;
         let host = news.as_ref().map(|(_, known)| known.as_ref());
         let Ok(mut start) = state.start(host, info.programmatic) else {
             return Ok(None);
@@ -427,7 +427,7 @@ impl Inner {
     pub(crate) fn join_all(&self, stream: &Stream, state: &mut StreamState) -> Result<bool, Error> {
         let device = &self.devices[stream.device];
         self.pay_steps(stream, state)?;
-        let news = self.host.news(state.host_seen);
+        let news = self.host_news(stream, state.host_seen)?;
         let host = news.as_ref().map(|(_, known)| known.as_ref());
         let Ok(join) = state.join_all(host) else {
             return Ok(false);

@@ -323,8 +323,7 @@ impl Inner {
             drop(stream.reenter().behind.take_all(backend));
         }
         for device in self.devices.iter() {
-            for (mut state, fence) in device.dormant.clear() {
-                backend.forget(fence);
+            for mut state in device.dormant.clear() {
                 drop(state.behind.take_all(backend));
             }
             device.blocks.close(backend);

@@ -244,7 +244,7 @@ impl Inner {
         self.events.clear();
         self.host.clear();
         self.memory.clear();
-        let (version, _) = self.host.news(u64::MAX).unwrap_or_default();
+        let version = self.host.version();
         for stream in held {
             let device = &self.devices[stream.device];
             self.forget_state(device, &mut stream.reenter(), version)?;

@@ -1,6 +1,7 @@
 //! Streams and events: each edge, and its opposite.
 
 use gsan_sync::{Edge, Error, LaunchInfo, StreamKind};
+use gsan_vmm::backend::host::Stepped;
 
 use crate::gpu::Do::{Add, Read, Wait, Write};
 use crate::gpu::{GPU, Gpu, key, unfinished};
@@ -150,6 +151,35 @@ fn what_the_host_waited_for_is_before_every_later_launch() {
         gpu.launch(c, &[Read(0)]);
         let granules: Vec<_> = gpu.races().iter().map(|race| race.granule).collect();
         assert_eq!(granules, [1], "{name}");
+    }
+}
+
+#[test]
+fn what_others_gave_a_stream_since_the_host_waited_is_not_joined_too_early() {
+    // Two streams that share a bank: one row of it cannot be named, and is joined.
+    for shared_bank in [false, true] {
+        let gpu = Gpu::with(gsan_sync::Settings {
+            most_banks: if shared_bank { 1 } else { 12 },
+            ..crate::gpu::settings()
+        });
+        let (x, a, b) = (gpu.open(1), gpu.open(2), gpu.open(3));
+        gpu.launch(x, &[Write(0), Add(9)]);
+        gpu.backend.hold(true);
+        // Between the program's wait and the call that tells of it another thread launches.
+        gpu.launch(a, &[Write(1), Add(9)]);
+        gpu.ordering.synchronize_stream(a).unwrap();
+        gpu.launch(b, &[Read(20)]);
+        for stream in [3, 2, 3] {
+            let queue = crate::gpu::queue(stream);
+            while gpu.backend.step(GPU, queue).unwrap() == Stepped::Ran {}
+        }
+        gpu.backend.hold(false);
+        // Now the host waits for that launch, too.
+        gpu.ordering.synchronize_stream(a).unwrap();
+        gpu.launch(b, &[Read(0), Read(1)]);
+        let c = gpu.open(4);
+        gpu.launch(c, &[Read(0), Read(1)]);
+        assert!(gpu.races().is_empty(), "shared bank: {shared_bank}");
     }
 }
 
