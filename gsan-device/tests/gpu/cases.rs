@@ -262,8 +262,7 @@ pub(crate) fn messages() -> Vec<Case> {
 pub(crate) fn neighbours() -> Vec<Case> {
     let mut cases = Vec::new();
     for (bytes, mark) in [(1, "byte"), (2, "half")] {
-        // One element each, and so many that the granules of two CTAs overlap. Two CTAs that come at the
-        // same moment may miss each other: there are enough of them.
+        // One element each, and so many that the granules of two CTAs overlap.
         for (per_cta, grid) in [(1, 8), (29, 16), (32, 16)] {
             for overlap in [0, 1] {
                 if overlap == 1 && per_cta == 1 {

@@ -55,9 +55,11 @@ KERNEL pair(u32* data, u32* flag, u32* hidden, u32* gave_up, u32 first, u32 seco
 }
 
 // Each CTA has `per_cta` elements of `bytes` bytes, of which the first `overlap` belong to its
-// predecessor as well.
+// predecessor as well. CTAs that come at the same moment may miss each other, so each comes later than the
+// one before.
 KERNEL neighbours(void* data, u32 bytes, u32 per_cta, u32 overlap, LAUNCH) {
   Kernel kernel(globals, table, index);
+  ptx::pause_for(cta() * 10000);
   if (thread() >= per_cta) return;
   u32 element = cta() * (per_cta - overlap) + thread();
   if (bytes == 1) store(static_cast<u8*>(data) + element, u8(element));    // @byte
