@@ -3,8 +3,8 @@
 //!
 //! A launch is work of its stream. Its CTAs are threads, of which one runs at a time (`baton`); which
 //! one is chosen anew at each access, by a seed. `runner` takes streams forward, each in a thread of its
-//! own; `kernel` runs a launch, `cta` is what its function is given; `order` makes streams wait as
-//! the program says, since there is no driver to do that.
+//! own; `kernel` runs a launch, `cta` is what its function is given; `order` says who may wait. Streams wait
+//! as the ordering says, since there is no driver to do that.
 
 mod baton;
 mod cta;

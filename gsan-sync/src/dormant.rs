@@ -36,6 +36,8 @@ struct Gone {
     last: Arc<Knowledge>,
     /// Behind its work.
     fence: Arc<Fence>,
+    /// The legacy default stream waits for it.
+    blocking: bool,
 }
 
 impl Dormant {
@@ -51,9 +53,12 @@ impl Dormant {
         (state.unawaited.clone(), fences.collect())
     }
 
-    /// The part of it that blocking streams were given.
-    pub(crate) fn unawaited_of_blocking(&self) -> Knowledge {
-        self.lock().blocking.clone()
+    /// The part of it that blocking streams were given, and the fences behind it.
+    pub(crate) fn unawaited_of_blocking(&self) -> (Knowledge, Vec<Arc<Fence>>) {
+        let state = self.lock();
+        let gone = state.streams.iter().filter(|gone| gone.blocking);
+        let fences = gone.map(|gone| Arc::clone(&gone.fence)).collect();
+        (state.blocking.clone(), fences)
     }
 
     /// The host knows what they were given.
@@ -127,6 +132,9 @@ impl Inner {
         let (key, device) = (stream.key, &self.devices[stream.device]);
         let mut state = stream.enter()?;
         let fence = self.fence_behind(stream)?;
+        if let Some(legacy) = legacy.filter(|_| self.settings.acts) {
+            self.wait_for(legacy, Some(&fence))?;
+        }
         let last = state.knowledge();
         let empty = StreamState::empty(&device.rows);
         let gone = Gone {
@@ -134,13 +142,14 @@ impl Inner {
             state: std::mem::replace(&mut *state, empty),
             last: Arc::clone(&last),
             fence,
+            blocking: stream.kind == StreamKind::Blocking,
         };
         state.close();
         drop(state);
         if let Some(legacy) = legacy {
-            let mut legacy = legacy.reenter();
-            legacy.seen_of.remove(&stream.number);
-            legacy.wait_implicitly(Arc::clone(&last));
+            let mut state = legacy.reenter();
+            state.seen_of.remove(&stream.number);
+            state.wait_implicitly(Arc::clone(&last));
         }
         self.memory.user_is_gone(key, &last);
         let blocking = device.blocking.write();

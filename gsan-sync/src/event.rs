@@ -1,34 +1,33 @@
 //! Events: what they remember of a stream, and who waits for them.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock};
 
 use rustc_hash::FxHashMap;
 
 use crate::error::Error;
-use crate::host::Edge;
+use crate::host::{Edge, Point};
 use crate::ordering::Ordering;
-use crate::rows::Knowledge;
 use crate::stream::StreamKey;
 
 /// What each event remembers, by the program's handle.
 #[derive(Default)]
 pub(crate) struct Events {
-    recorded: RwLock<FxHashMap<u64, Arc<Knowledge>>>,
+    recorded: RwLock<FxHashMap<u64, Point>>,
 }
 
 impl Events {
-    pub(crate) fn get(&self, event: u64) -> Option<Arc<Knowledge>> {
+    pub(crate) fn get(&self, event: u64) -> Option<Point> {
         let recorded = self.recorded.read().unwrap_or_else(PoisonError::into_inner);
         recorded.get(&event).cloned()
     }
 
-    pub(crate) fn set(&self, event: u64, knowledge: Arc<Knowledge>) {
+    pub(crate) fn set(&self, event: u64, point: Point) {
         let old = {
             let mut recorded = self
                 .recorded
                 .write()
                 .unwrap_or_else(PoisonError::into_inner);
-            recorded.insert(event, knowledge)
+            recorded.insert(event, point)
         };
         // Rows that nobody names any more go back outside the lock.
         drop(old);
@@ -40,9 +39,8 @@ impl Events {
             .recorded
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        let nothing = Arc::new(Knowledge::default());
-        for knowledge in recorded.values_mut() {
-            *knowledge = Arc::clone(&nothing);
+        for point in recorded.values_mut() {
+            *point = Point::default();
         }
     }
 
@@ -69,8 +67,8 @@ impl Ordering {
         if self.inner.note_captured(&stream)? {
             return Ok(());
         }
-        let knowledge = self.inner.knowledge(&stream)?;
-        self.inner.events.set(event, knowledge);
+        let point = self.inner.point(&stream)?;
+        self.inner.events.set(event, point);
         Ok(())
     }
 
@@ -87,7 +85,7 @@ impl Ordering {
         let Some(recorded) = self.inner.events.get(event) else {
             return Ok(Edge::NeverRecorded);
         };
-        self.inner.add_edge(&stream, recorded)?;
+        self.inner.add_edge(&stream, &recorded)?;
         Ok(Edge::Added)
     }
 
@@ -101,8 +99,8 @@ impl Ordering {
         if self.inner.note_captured(&waiting)? {
             return Ok(());
         }
-        let knowledge = self.inner.knowledge(&awaited)?;
-        self.inner.add_edge(&waiting, knowledge)
+        let point = self.inner.point(&awaited)?;
+        self.inner.add_edge(&waiting, &point)
     }
 
     /// An event was destroyed: nobody waits for it any more.

@@ -34,6 +34,7 @@ use gsan_vmm::backend::{Backend, CaptureStatus, Device, FenceId};
 use crate::blocks::{MOST_NUMBERS, MOST_OVERTAKEN};
 use crate::capture::CapturedReplay;
 use crate::error::Error;
+use crate::host::Point;
 use crate::kernels::Step;
 use crate::launch::{LaunchInfo, release};
 use crate::ordering::{AtomicCounts, DeviceState, Inner, Ordering};
@@ -1220,7 +1221,12 @@ impl Plan {
         let (mut state, held) = inner.occupy_awake(stream, Begun::Replay)?;
         for event in &self.waits {
             if let Some(recorded) = inner.events.get(*event) {
-                state.start_after(recorded);
+                if let Err(error) = inner.wait_for(stream, recorded.fence.as_ref()) {
+                    stream.leave(state);
+                    release(&held);
+                    return Err(error);
+                }
+                state.start_after(recorded.knowledge);
             }
         }
         inner.awake(self.device());
@@ -1358,7 +1364,11 @@ impl Plan {
                 let areas = [0, 2].map(|area: usize| Arc::clone(&self.memory[area]));
                 recorded.add(&Completion::lent(point, bank, pair, areas));
             }
-            inner.events.set(*event, Arc::new(recorded));
+            let point = Point {
+                knowledge: Arc::new(recorded),
+                fence: inner.fence_for_others(stream)?,
+            };
+            inner.events.set(*event, point);
         }
         let known = {
             let mut state = self.state();

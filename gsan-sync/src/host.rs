@@ -46,6 +46,23 @@ impl Drop for Fence {
     }
 }
 
+/// A point of a stream: what comes before it, and a fence there if the ordering makes streams wait itself.
+#[derive(Clone, Default)]
+pub(crate) struct Point {
+    pub(crate) knowledge: Arc<Knowledge>,
+    pub(crate) fence: Option<Arc<Fence>>,
+}
+
+/// A point that a stream will reach.
+pub struct Reached(Arc<Fence>);
+
+impl Reached {
+    /// Whether it has. A device that fails reaches nothing any more.
+    pub fn is_over(&self) -> bool {
+        self.0.has_passed()
+    }
+}
+
 /// What the host knows, and what of it is to be waited for.
 pub(crate) struct News {
     pub(crate) version: u64,
@@ -135,6 +152,29 @@ impl Inner {
         }
     }
 
+    /// A fence behind what a stream was given, for others to wait for, if the ordering makes them do so.
+    pub(crate) fn fence_for_others(&self, stream: &Stream) -> Result<Option<Arc<Fence>>, Error> {
+        match self.settings.acts {
+            true => self.fence_unless_captured(stream),
+            false => Ok(None),
+        }
+    }
+
+    /// Lets a stream wait for a fence.
+    pub(crate) fn wait_for(
+        &self,
+        stream: &Stream,
+        fence: Option<&Arc<Fence>>,
+    ) -> Result<(), Error> {
+        if let Some(fence) = fence
+            && !self.backend.passed(fence.id)?
+        {
+            self.backend
+                .wait_on(stream.key.device, stream.queue, fence.id)?;
+        }
+        Ok(())
+    }
+
     /// A fence behind what a stream was given.
     pub(crate) fn fence_behind(&self, stream: &Stream) -> Result<Arc<Fence>, Error> {
         Ok(Arc::new(Fence {
@@ -152,17 +192,32 @@ impl Inner {
         let Some(news) = self.host.news(seen) else {
             return Ok(None);
         };
-        for fence in news.unfinished {
-            if !self.backend.passed(fence.id)? {
-                self.backend
-                    .wait_on(stream.key.device, stream.queue, fence.id)?;
-            }
+        for fence in &news.unfinished {
+            self.wait_for(stream, Some(fence))?;
         }
         Ok(Some((news.version, news.known)))
     }
 }
 
 impl Ordering {
+    /// What a stream was given so far, and waits for without being told, for a host that waits by itself.
+    ///
+    /// # Errors
+    /// When the stream is not known, or a launch of this thread on it is unfinished.
+    pub fn reach(&self, key: StreamKey) -> Result<Reached, Error> {
+        let inner = &self.inner;
+        let stream = inner.stream(key)?;
+        let (state, held) = inner.occupy(&stream, Begun::Call)?;
+        let fence = inner.fence_behind(&stream);
+        inner.vacate(&stream, state, &held);
+        fence.map(Reached)
+    }
+
+    /// The newest record of an event, where the ordering makes streams wait.
+    pub fn reach_event(&self, event: u64) -> Option<Reached> {
+        self.inner.events.get(event)?.fence.map(Reached)
+    }
+
     /// The host waited, or is about to wait, for all work that a stream was given so far.
     ///
     /// # Errors
@@ -197,7 +252,8 @@ impl Ordering {
     pub fn synchronize_event(&self, event: u64) -> Edge {
         match self.inner.events.get(event) {
             Some(recorded) => {
-                self.inner.host.learn(&recorded);
+                let fences = recorded.fence.into_iter().collect();
+                self.inner.host.learn_behind(&recorded.knowledge, fences);
                 Edge::Added
             }
             None => Edge::NeverRecorded,

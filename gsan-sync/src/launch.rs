@@ -11,9 +11,9 @@ use smallvec::SmallVec;
 use crate::blocks::{Block, Entry};
 use crate::capture::CapturedLaunch;
 use crate::error::Error;
+use crate::host::Point;
 use crate::kernels::Step;
 use crate::ordering::{AtomicCounts, DeviceState, Inner, Ordering};
-use crate::rows::Knowledge;
 use crate::state::entries;
 use crate::stream::{
     Begun, Entered, Join, Retired, Start, Stream, StreamKey, StreamKind, StreamState,
@@ -240,8 +240,12 @@ impl Inner {
                 }
                 // No two streams are locked at once.
                 drop(state);
-                let knowledge = legacy.enter()?.at_newest_action();
+                let mut entered = legacy.enter()?;
+                let knowledge = entered.at_newest_action();
+                let fence = self.fence_for_others(legacy)?;
+                drop(entered);
                 state = stream.enter()?;
+                self.wait_for(stream, fence.as_ref())?;
                 state.start_after(knowledge);
                 state.seen = Some(version);
             },
@@ -265,8 +269,16 @@ impl Inner {
                     };
                     let version = blocking.version();
                     let mut own = stream.reenter();
-                    let seen = own.seen_of.insert(blocking.number, version);
-                    if seen.unwrap_or(0) != version {
+                    if own.seen_of.get(&blocking.number).copied().unwrap_or(0) != version {
+                        let fence = self.fence_for_others(&blocking);
+                        let waits = fence.and_then(|fence| self.wait_for(stream, fence.as_ref()));
+                        if let Err(error) = waits {
+                            drop((own, entered));
+                            release(&held);
+                            stream.leave(stream.reenter());
+                            return Err(error);
+                        }
+                        own.seen_of.insert(blocking.number, version);
                         let knowledge = entered.knowledge();
                         own.wait_implicitly(knowledge);
                     }
@@ -280,25 +292,32 @@ impl Inner {
     }
 
     /// What is ordered before a record on `stream` now.
-    pub(crate) fn knowledge(&self, stream: &Arc<Stream>) -> Result<Arc<Knowledge>, Error> {
+    pub(crate) fn point(&self, stream: &Arc<Stream>) -> Result<Point, Error> {
         let (mut state, held) = self.occupy(stream, Begun::Call)?;
         let knowledge = state.knowledge();
         if state.acted() {
             // Streams that wait for this one now wait for what it waits for.
             stream.changed();
         }
+        let fence = self.fence_for_others(stream);
         self.vacate(stream, state, &held);
-        Ok(knowledge)
+        Ok(Point {
+            knowledge,
+            fence: fence?,
+        })
     }
 
     /// What comes next on `stream` starts after `edge`.
-    pub(crate) fn add_edge(&self, stream: &Arc<Stream>, edge: Arc<Knowledge>) -> Result<(), Error> {
+    pub(crate) fn add_edge(&self, stream: &Arc<Stream>, edge: &Point) -> Result<(), Error> {
         let (mut state, held) = self.occupy(stream, Begun::Call)?;
-        state.start_after(edge);
-        state.acted();
-        stream.changed();
+        let waits = self.wait_for(stream, edge.fence.as_ref());
+        if waits.is_ok() {
+            state.start_after(Arc::clone(&edge.knowledge));
+            state.acted();
+            stream.changed();
+        }
         self.vacate(stream, state, &held);
-        Ok(())
+        waits
     }
 
     pub(crate) fn vacate(&self, stream: &Stream, state: Entered<'_>, held: &[Arc<Stream>]) {

@@ -59,7 +59,7 @@ pub use error::{Error, Held};
 pub use graph::{NodeArguments, NodeId, Plan, PlanBuilder, Replay};
 pub use group::{Arrival, Group};
 pub use gsan_core::launch_log::LaunchRecord;
-pub use host::Edge;
+pub use host::{Edge, Reached};
 #[cfg(feature = "cuda")]
 pub use kernels::CudaKernels;
 pub use kernels::{HostKernels, Kernels, Step};

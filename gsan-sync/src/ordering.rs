@@ -215,7 +215,12 @@ impl Ordering {
         };
         if kind == StreamKind::Legacy {
             // It waits for blocking streams that are gone, too.
-            let gone = device.dormant.unawaited_of_blocking();
+            let (gone, fences) = device.dormant.unawaited_of_blocking();
+            for fence in fences.iter().filter(|_| inner.settings.acts) {
+                if !inner.backend.passed(fence.id)? {
+                    inner.backend.wait_on(key.device, queue, fence.id)?;
+                }
+            }
             state.start_after(Arc::new(gone));
         }
         let number = inner.next_stream.fetch_add(1, Relaxed);

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::Error;
+use crate::host::Point;
 use crate::ordering::Ordering;
 use crate::rows::Knowledge;
 use crate::stream::StreamKey;
@@ -124,7 +125,8 @@ impl Ordering {
         };
         let mut all = used.gone;
         for key in used.streams {
-            all.join(&*self.inner.knowledge(&self.inner.stream(key)?)?);
+            let point = self.inner.point(&self.inner.stream(key)?)?;
+            all.join(&point.knowledge);
         }
         let range = address..address.saturating_add(used.bytes);
         let mut memory = self.inner.memory.lock();
@@ -147,7 +149,14 @@ impl Ordering {
         let edges = self.inner.memory.lock().freed.take(range);
         for edge in edges {
             match &stream {
-                Some(stream) => self.inner.add_edge(stream, edge)?,
+                // The program sees to it that the uses are over.
+                Some(stream) => self.inner.add_edge(
+                    stream,
+                    &Point {
+                        knowledge: edge,
+                        fence: None,
+                    },
+                )?,
                 None => self.inner.host.learn(&edge),
             }
         }

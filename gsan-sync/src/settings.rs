@@ -53,6 +53,9 @@ pub struct Settings {
     /// Whether dependent launches learn of the launches before them by waiting only, though those have ended
     /// by the time that they start: of a machine on which one launch of a stream runs at a time.
     pub learn_by_waiting: bool,
+    /// Whether the ordering makes streams wait for what it says that they start after: records, waits and the
+    /// implicit edges of the legacy default stream. Where there is a driver, that and the program do so.
+    pub acts: bool,
     /// How long a thread waits for a stream that another one keeps between the begin and the end of a
     /// launch or a replay.
     pub patience: Duration,
@@ -91,6 +94,7 @@ impl Default for Settings {
             flags: 0,
             launches_between_looks: 4096,
             learn_by_waiting: false,
+            acts: false,
             patience: Duration::from_secs(600),
         }
     }

@@ -26,7 +26,10 @@ pub struct Graph {
 pub struct Replay {
     session: Arc<Session>,
     device: Device,
+    stream: u64,
     replay: gsan_sync::Replay,
+    /// Other streams of the host backend that kernels were given to.
+    beside: Mutex<Vec<u64>>,
     /// Kernels that were launched on the host backend.
     launched: Mutex<FxHashSet<NodeId>>,
 }
@@ -164,7 +167,9 @@ impl Graph {
         Ok(Replay {
             session: Arc::clone(&self.session),
             device,
+            stream,
             replay,
+            beside: Mutex::default(),
             launched: Mutex::default(),
         })
     }
@@ -223,6 +228,14 @@ impl Replay {
             )));
         }
         let session = &self.session;
+        if stream != self.stream {
+            let mut beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
+            if !beside.contains(&stream) {
+                // The replay starts after what its stream was given.
+                session.wait_on_host(self.device, stream, self.stream)?;
+                beside.push(stream);
+            }
+        }
         session.replay_on_host(self.device, stream, &launch, arguments, body)?;
         launched.insert(node);
         Ok(())
@@ -233,6 +246,15 @@ impl Replay {
     /// # Errors
     /// When it was finished before, or the device fails.
     pub fn finish(&mut self, submitted: bool) -> Result<()> {
-        Ok(self.replay.finish(submitted)?)
+        let beside = self.beside.get_mut();
+        for other in std::mem::take(beside.unwrap_or_else(PoisonError::into_inner)) {
+            // What follows on the stream comes after all of the graph.
+            self.session.wait_on_host(self.device, self.stream, other)?;
+        }
+        self.replay.finish(submitted)?;
+        if let Some(host) = &self.session.host {
+            host.runner.ring();
+        }
+        Ok(())
     }
 }

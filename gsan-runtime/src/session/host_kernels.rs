@@ -10,7 +10,7 @@ use gsan_vmm::backend::{Backend, Device};
 
 use super::{KernelLaunch, Machine, Session};
 use crate::error::{Error, Result};
-use crate::host::order::HostOrder;
+use crate::host::order::create_event;
 use crate::host::{Body, HostCta, Kernel, Runner, Sms, Surroundings};
 
 /// What makes the host's memory a machine.
@@ -18,7 +18,6 @@ pub(super) struct HostMachine {
     /// Goes first: its threads use all the rest.
     pub(super) runner: Runner,
     pub(super) backend: Arc<HostBackend>,
-    pub(super) order: HostOrder,
     surroundings: Arc<Surroundings>,
 }
 
@@ -41,7 +40,6 @@ impl HostMachine {
         Some(HostMachine {
             runner: Runner::new(Arc::clone(backend)),
             backend: Arc::clone(backend),
-            order: HostOrder::default(),
             surroundings: Arc::new(surroundings),
         })
     }
@@ -64,7 +62,8 @@ impl Session {
     /// # Errors
     /// When devices are GPUs.
     pub fn create_host_event(&self) -> Result<u64> {
-        Ok(self.as_host()?.order.create_event())
+        self.as_host()?;
+        Ok(create_event())
     }
 
     /// Launches a kernel that is a function, on a stream of the host backend: `body` is called for each CTA,
@@ -117,6 +116,16 @@ impl Session {
         Ok(())
     }
 
+    /// Lets a stream of the host backend wait for what another one was given, without telling the ordering.
+    pub(super) fn wait_on_host(&self, device: Device, waiting: u64, awaited: u64) -> Result<()> {
+        let host = self.as_host()?;
+        self.known(device, waiting)?;
+        let fence = host.backend.fence(device, self.queue(awaited))?;
+        let waited = host.backend.wait_on(device, self.queue(waiting), fence);
+        host.backend.forget(fence);
+        Ok(waited?)
+    }
+
     fn give(
         &self,
         device: Device,
@@ -126,8 +135,7 @@ impl Session {
         body: Box<Body>,
     ) -> Result<()> {
         let host = self.as_host()?;
-        // Again: another thread may have given others something since the launch was begun.
-        self.wait_implicitly(device, stream)?;
+        self.known(device, stream)?;
         let queue = self.queue(stream);
         let NodeArguments { table, index } = arguments;
         let number = index >> launch_flags::INDEX_NUMBER_SHIFT;

@@ -3,10 +3,11 @@
 //! With GPUs these calls tell what CUDA was told. On the host backend, which has no driver, they do it, too.
 
 use gsan_sync::Edge;
-use gsan_vmm::backend::Device;
+use gsan_vmm::backend::{Backend, Device};
 
 use super::Session;
 use crate::error::Result;
+use crate::host::order::may_wait;
 
 impl Session {
     /// An event was recorded on a stream.
@@ -14,13 +15,7 @@ impl Session {
     /// # Errors
     /// When the stream is not there, or a launch of this thread on it is unfinished.
     pub fn event_recorded(&self, event: u64, device: Device, stream: u64) -> Result<()> {
-        self.with_stream(device, stream, |key| self.ordering.record_event(event, key))?;
-        if let Some(host) = &self.host {
-            let queue = self.queue(stream);
-            host.order.record(&host.backend, event, device, queue)?;
-            host.runner.ring();
-        }
-        Ok(())
+        self.with_stream(device, stream, |key| self.ordering.record_event(event, key))
     }
 
     /// A stream waits for the newest record of an event. For one that was never recorded there is
@@ -29,21 +24,12 @@ impl Session {
     /// # Errors
     /// When the stream is not there, or a launch of this thread on it is unfinished.
     pub fn event_waited(&self, event: u64, device: Device, stream: u64) -> Result<Edge> {
-        let edge = self.with_stream(device, stream, |key| self.ordering.wait_event(key, event))?;
-        if let Some(host) = &self.host {
-            let queue = self.queue(stream);
-            host.order.wait_event(&host.backend, event, device, queue)?;
-            host.runner.ring();
-        }
-        Ok(edge)
+        self.with_stream(device, stream, |key| self.ordering.wait_event(key, event))
     }
 
     /// An event was destroyed.
     pub fn event_forgotten(&self, event: u64) {
         self.ordering.forget_event(event);
-        if let Some(host) = &self.host {
-            host.order.forget_event(&host.backend, event);
-        }
     }
 
     /// The host waited for an event, or a query said that it has happened. On the host backend it waits.
@@ -52,8 +38,10 @@ impl Session {
     /// On the host backend when a kernel waits.
     pub fn event_synchronized(&self, event: u64) -> Result<Edge> {
         if let Some(host) = &self.host {
-            host.order
-                .synchronize_event(&host.backend, &host.runner, event)?;
+            may_wait()?;
+            if let Some(reached) = self.ordering.reach_event(event) {
+                host.runner.wait_until(|| reached.is_over());
+            }
         }
         Ok(self.ordering.synchronize_event(event))
     }
@@ -65,17 +53,9 @@ impl Session {
     pub fn stream_waited(&self, device: Device, waiting: u64, awaited: u64) -> Result<()> {
         // Makes both known.
         self.known(device, awaited)?;
-        self.wait_implicitly(device, awaited)?;
         let awaited_key = self.key(device, awaited);
         let wait = |key| self.ordering.wait_stream(key, awaited_key);
-        self.with_stream(device, waiting, wait)?;
-        if let Some(host) = &self.host {
-            let (waiting, awaited) = (self.queue(waiting), self.queue(awaited));
-            host.order
-                .wait_stream(&host.backend, device, waiting, awaited)?;
-            host.runner.ring();
-        }
-        Ok(())
+        self.with_stream(device, waiting, wait)
     }
 
     /// The host waited for a stream, or a query said that it is done.
@@ -85,14 +65,9 @@ impl Session {
     pub fn stream_synchronized(&self, device: Device, stream: u64) -> Result<()> {
         // What the host has waited for it knows: before that it would be told too early.
         if let Some(host) = &self.host {
-            self.wait_implicitly(device, stream)?;
-            host.runner.ring();
-            host.order.synchronize_stream(
-                &host.backend,
-                &host.runner,
-                device,
-                self.queue(stream),
-            )?;
+            may_wait()?;
+            let reached = self.with_stream(device, stream, |key| self.ordering.reach(key))?;
+            host.runner.wait_until(|| reached.is_over());
         }
         self.with_stream(device, stream, |key| self.ordering.synchronize_stream(key))
     }
@@ -103,8 +78,9 @@ impl Session {
     /// When the device has no rank, or a launch of this thread is unfinished.
     pub fn device_synchronized(&self, device: Device) -> Result<()> {
         if let Some(host) = &self.host {
+            may_wait()?;
             host.runner.ring();
-            host.order.synchronize_device(&host.backend, device)?;
+            host.backend.synchronize(device)?;
         }
         self.ordering.device_is_idle(device)?;
         Ok(())

@@ -77,7 +77,9 @@ impl Session {
         call: impl Fn(StreamKey) -> std::result::Result<R, gsan_sync::Error>,
     ) -> Result<R> {
         let key = self.key(device, handle);
-        self.wait_implicitly(device, handle)?;
+        if self.host.is_some() {
+            self.exists(key)?;
+        }
         let done = match call(key) {
             Err(gsan_sync::Error::UnknownStream(unknown)) if unknown == key => {
                 self.open(key, handle)?;
@@ -90,17 +92,6 @@ impl Session {
             host.runner.ring();
         }
         Ok(done)
-    }
-
-    /// On the host backend: what is put into the stream from now on, rows that are joined included, waits
-    /// for what it waits for without being told. With GPUs the driver sees to that.
-    pub(super) fn wait_implicitly(&self, device: Device, handle: u64) -> Result<()> {
-        let Some(host) = &self.host else {
-            return Ok(());
-        };
-        self.known(device, handle)?;
-        let (key, queue) = (self.key(device, handle), self.queue(handle));
-        host.order.wait_implicitly(&host.backend, key, queue)
     }
 
     /// Whether a stream of the host backend is there: its handle may be stale.
@@ -125,7 +116,6 @@ impl Session {
         let queue = self.queue(handle);
         if let Some(host) = &self.host {
             host.runner.serve(key.device, queue)?;
-            host.order.opened(key, queue, kind);
         }
         match self.ordering.open_stream(key, queue, kind) {
             // Another thread was faster.
@@ -194,7 +184,6 @@ impl Session {
             self.host_streams().insert(key, kind);
             return Err(error);
         }
-        host.order.closed(&host.backend, key)?;
         host.runner.release(device, self.queue(handle));
         Ok(())
     }

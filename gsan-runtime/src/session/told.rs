@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use gsan_report::model::Report;
+use gsan_vmm::backend::Backend;
 
 use super::Session;
 use crate::error::Result;
+use crate::host::order::may_wait;
 
 impl Session {
     /// Waits for all devices. It orders nothing: that the tool waited is no synchronisation of the
@@ -19,7 +21,10 @@ impl Session {
         }
         for device in self.ordering.used_devices() {
             match &self.host {
-                Some(host) => host.order.synchronize_device(&host.backend, device)?,
+                Some(host) => {
+                    may_wait()?;
+                    host.backend.synchronize(device)?;
+                }
                 None => {
                     // Its kernels are over, too, if it has failed; while something is captured it cannot
                     // be waited for.

@@ -93,6 +93,7 @@ pub(super) fn settings(
         flags,
         // Streams of the host backend run one launch at a time.
         learn_by_waiting: matches!(machine, Machine::Host(_)),
+        acts: matches!(machine, Machine::Host(_)),
         ..Settings::default()
     })
 }

@@ -111,3 +111,57 @@ fn streams_that_come_and_go_leave_room_for_others() {
     assert_eq!((usage.launches, usage.losses), (100, Vec::new()));
     assert_eq!(session.report().unwrap().races, []);
 }
+
+/// Streams that threads share, the legacy default stream among them, order what their own streams do or do
+/// not: what a thread's own streams do one after the other is ordered in any case.
+#[test]
+fn threads_that_share_streams_accuse_nobody() {
+    let session = session();
+    let memory = session.allocate(4096, GPU, 0).unwrap();
+    let made = [true, false, true].map(|b| session.create_host_stream(GPU, b).unwrap());
+    let shared = [0, made[0], made[1], made[2]];
+    let events = [(); 3].map(|()| session.create_host_event().unwrap());
+    let long = std::env::var_os("GSAN_LONG").is_some();
+    let rounds = if long { 20_000 } else { 1_000 };
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let session = &session;
+            scope.spawn(move || {
+                let mut random = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(thread + 1);
+                let mut next = |below: u64| {
+                    random ^= random << 13;
+                    random ^= random >> 7;
+                    random ^= random << 17;
+                    (random >> 11) % below
+                };
+                let own_word = memory + 8 * thread;
+                let mut own = None;
+                for _ in 0..rounds {
+                    let blocking = next(2) == 0;
+                    let stream = *own
+                        .get_or_insert_with(|| session.create_host_stream(GPU, blocking).unwrap());
+                    let (one, other) = (shared[next(4) as usize], shared[next(4) as usize]);
+                    let event = events[next(3) as usize];
+                    match next(9) {
+                        0..=2 => session
+                            .launch_on_host(GPU, stream, &launch("own", 1), move |cta, _| {
+                                write(cta, own_word, 1, 1);
+                            })
+                            .unwrap(),
+                        3 => session.stream_waited(GPU, one, other).unwrap(),
+                        4 => session.event_recorded(event, GPU, one).unwrap(),
+                        5 => drop(session.event_waited(event, GPU, one).unwrap()),
+                        6 => session.stream_synchronized(GPU, one).unwrap(),
+                        7 => session.device_synchronized(GPU).unwrap(),
+                        _ => {
+                            session.stream_synchronized(GPU, stream).unwrap();
+                            session.destroy_host_stream(GPU, stream).unwrap();
+                            own = None;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(session.report().unwrap().races, []);
+}
