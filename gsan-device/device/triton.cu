@@ -115,7 +115,6 @@ GSAN_API void __triton_gsan_atomic_begin_scalar(gsan_global_state* globals, gsan
   bool quiet = expects_load(cta, {file, line}) || was_in_vain(cta, address, {file, line});
   bool may_write = !reads || access.releases || !quiet;
   begin_strong<GSAN_RECORDS>(cta, warp, pred, event, address, bytes, reads, may_write, access);
-  warp.meet();
 }
 
 GSAN_API void __triton_gsan_atomic_end_scalar(const gsan_atomic_event* event, u32 pred, u32 wrote,
@@ -124,7 +123,6 @@ GSAN_API void __triton_gsan_atomic_end_scalar(const gsan_atomic_event* event, u3
   Warp warp = Warp::current();
   if (!warp.any(pred)) return;
   end_strong<GSAN_RECORDS>(warp, pred, event, wrote, is_rmw, strong(sem, scope), {file, line});
-  warp.meet();
 }
 
 // The scratch memory of clusters is zero at launch, and their CTAs meet at hardware barriers between

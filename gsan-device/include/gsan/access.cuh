@@ -483,7 +483,7 @@ GSAN_COLD void access_tensor_general(gsan_global_state* globals, const u64* args
   accesses.finish(warp.lanes);
   // The access comes next. Kernels take for granted that the lanes make it at once: what they read
   // while others write it would differ, and where they go from there.
-  warp.meet();
+  warp.leave_together();
 }
 
 // The common sizes, of which kernels call a function each: in line, every access of a kernel would have its own
@@ -496,7 +496,7 @@ GSAN_CALLED void access_tensor_whole(gsan_global_state* globals, const u64* args
   accesses.template check_whole<Granules>(
       {args, reinterpret_cast<const u8*>(args + count), count, Granules * u32(kGranule)});
   accesses.finish(warp.lanes);
-  warp.meet();
+  warp.leave_together();
 }
 
 // Kernels whose lanes have many elements each hold tiles in registers, as products do, and a call would put

@@ -226,6 +226,14 @@ inline void barrier(u32 id, u32 threads) { host::meet(Meeting::kGroup, threads, 
 inline void barrier(u32, u32) {}
 #endif
 
+// These save work or keep lanes together, and mean nothing else: a fibre that met others there would let
+// whatever is ready run in between.
+template <class F>
+inline u32 by_one_lane(F body) {
+  return body();
+}
+inline void leave_together(u32) {}
+
 inline void assertion_failed(const char* message, const char* file, u32 line) {
   fprintf(stderr, "%s:%u: Assertion `%s` failed.\n", file, line, message);
   abort();

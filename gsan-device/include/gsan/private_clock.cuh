@@ -24,6 +24,7 @@ GSAN_DEVICE void unlock(Cta cta, Warp warp) {
     ptx::fence_cta();
     ptx::local_store(&cta.state->lock, 0u);
   }
+  warp.leave_together();
 }
 
 // The place of a thread id, as Topology has it; those of the own bank without a division.

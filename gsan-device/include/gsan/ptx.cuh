@@ -347,6 +347,27 @@ GSAN_DEVICE u32 largest(u32 lanes, u32 value) {
 // All `lanes` have come here; each sees what the others wrote before.
 GSAN_DEVICE void meet(u32 lanes) { asm volatile("bar.warp.sync %0;" : : "r"(lanes) : "memory"); }
 
+GSAN_DEVICE u32 lowest(u32 bits);
+
+// What `body` returns, which one of the lanes calls for all that come together.
+template <class F>
+GSAN_DEVICE u32 by_one_lane(F body) {
+  u32 lanes = active_lanes();
+  u32 result = lane() == lowest(lanes) ? body() : 0;
+  return share(lanes, result, lowest(lanes));
+}
+
+// All `lanes` go on from here together, as they came. Lanes that return from a function before the others wait
+// at a convergence barrier of the caller, which the assembler may use again in the function. The constant mask
+// makes the lanes one again; with a mask that the assembler does not know they only wait for each other.
+GSAN_DEVICE void leave_together(u32 lanes) {
+  if (lanes == ~0u) {
+    asm volatile("bar.warp.sync 0xffffffff;" : : : "memory");
+  } else {
+    meet(lanes);
+  }
+}
+
 // Lets others run: between two looks at a word that another warp will change.
 GSAN_DEVICE void pause() { asm volatile("nanosleep.u32 64;"); }
 

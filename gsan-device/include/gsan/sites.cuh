@@ -7,7 +7,6 @@
 
 #include "gsan/reservoir.cuh"
 #include "gsan/state.cuh"
-#include "gsan/warps.cuh"
 
 namespace gsan {
 
@@ -118,13 +117,11 @@ GSAN_DEVICE u32 find_site(Cta cta, Position position) {
   u64 found = ptx::local_load(place);
   if ((found & ~u64(kSiteMask)) == tag) return u32(found) & kSiteMask;
   // Lanes that call together are at one position.
-  Warp warp = Warp::current();
-  u32 site = 0;
-  if (warp.leads()) {
-    site = site_by_pointer(cta, position);
+  return ptx::by_one_lane([&] {
+    u32 site = site_by_pointer(cta, position);
     ptx::local_store(place, tag | site);
-  }
-  return warp.share(site);
+    return site;
+  });
 }
 
 }  // namespace gsan

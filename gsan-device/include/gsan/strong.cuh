@@ -402,11 +402,10 @@ GSAN_CALLED bool may_begin(Cta cta, gsan_atomic_event* event, u64 address, u32 b
   return false;
 }
 
-// A strong access is about to be executed by the lanes for which `takes` holds. The others of the warp
-// that call help with clocks.
+// begin_strong, after which the lanes may be apart.
 template <unsigned S>
-GSAN_CALLED void begin_strong(Cta cta, Warp warp, bool takes, gsan_atomic_event* event, u64 address,
-                            u32 bytes, bool reads, bool may_write, Strong strong) {
+GSAN_DEVICE void begin_lanes(Cta cta, Warp warp, bool takes, gsan_atomic_event* event, u64 address,
+                             u32 bytes, bool reads, bool may_write, Strong strong) {
   if (takes) takes = may_begin<S>(cta, event, address, bytes, strong.acquires && reads);
   u32 takers = warp.ballot(takes);
   if (takers == 0) return;
@@ -452,6 +451,15 @@ GSAN_CALLED void begin_strong(Cta cta, Warp warp, bool takes, gsan_atomic_event*
   // Whoever observes the value sees the announcement, and what was published.
   bool orders = reads && strong.releases && strong.by_instruction;
   if (may_write && !orders) fence_at(strong.scope);
+}
+
+// A strong access is about to be executed by the lanes for which `takes` holds. The others of the warp
+// that call help with clocks.
+template <unsigned S>
+GSAN_CALLED void begin_strong(Cta cta, Warp warp, bool takes, gsan_atomic_event* event, u64 address,
+                              u32 bytes, bool reads, bool may_write, Strong strong) {
+  begin_lanes<S>(cta, warp, takes, event, address, bytes, reads, may_write, strong);
+  warp.leave_together();
 }
 
 // An acquire returned a value that one of the release sequences may have brought which the sync word
@@ -514,11 +522,10 @@ GSAN_DEVICE void count_accesses(Cta cta, u32 checked, u32 not_sampled, u32 evict
   if (evicted != 0) ptx::local_add(&cta.state->evicted, evicted);
 }
 
-// The strong access begun was executed by the lanes for which `takes` holds. The others of the warp that
-// call help with clocks.
+// end_strong, after which the lanes may be apart.
 template <unsigned S>
-GSAN_CALLED void end_strong(Warp warp, bool takes, const gsan_atomic_event* event, bool wrote,
-                          bool is_rmw, Strong strong, Position position) {
+GSAN_DEVICE void end_lanes(Warp warp, bool takes, const gsan_atomic_event* event, bool wrote,
+                           bool is_rmw, Strong strong, Position position) {
   u64 begun_at = takes ? event->access : 0;
   takes = begun_at != 0;
   u32 takers = warp.ballot(takes);
@@ -611,6 +618,15 @@ GSAN_CALLED void end_strong(Warp warp, bool takes, const gsan_atomic_event* even
                                   u32(loss == GSAN_LOSS_WRITE_EVICTED) << 16);
   if (ptx::lane() != ptx::lowest(takers)) return;
   count_accesses(cta, checked, lost & 0xffff, lost >> 16);
+}
+
+// The strong access begun was executed by the lanes for which `takes` holds. The others of the warp that
+// call help with clocks.
+template <unsigned S>
+GSAN_CALLED void end_strong(Warp warp, bool takes, const gsan_atomic_event* event, bool wrote,
+                            bool is_rmw, Strong strong, Position position) {
+  end_lanes<S>(warp, takes, event, wrote, is_rmw, strong, position);
+  warp.leave_together();
 }
 
 }  // namespace gsan

@@ -36,6 +36,7 @@ struct Warp {
   GSAN_DEVICE bool any(bool condition) const { return ballot(condition) != 0; }
   GSAN_DEVICE u32 largest(u32 value) const { return ptx::largest(lanes, value); }
   GSAN_DEVICE void meet() const { ptx::meet(lanes); }
+  GSAN_DEVICE void leave_together() const { ptx::leave_together(lanes); }
 };
 
 }  // namespace gsan
