@@ -74,7 +74,8 @@ def link_with(library, registers=128):
     """Has what GSan puts into the compiler link `library`, whatever a kernel needs."""
     from gsan._plugin import compiling
 
-    compiling.device_library = lambda _records, by_sm: library
+    compiling.device_library = lambda _records, by_sm, part=None: library
+    compiling._in_parts = lambda _target: False
     # Settings are asked of a library that need not be there.
     compiling._records = lambda: 0
     compiling._most_registers = lambda: registers

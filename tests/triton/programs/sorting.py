@@ -38,7 +38,7 @@ def largest(x, out, columns, step, EACH: tl.constexpr, K: tl.constexpr, B: tl.co
 
 def run_sort(how: str) -> None:
     torch.manual_seed(13)
-    x = torch.randperm(COUNT, dtype=torch.int32).to("cuda")
+    x = torch.randperm(COUNT, dtype=torch.int32).to(device="cuda")
     blocks = COUNT // BLOCK
     if how == "one launch":
         merge_all[(blocks,)](x, COUNT, ROUNDS=8, B=BLOCK, num_warps=4)
@@ -59,7 +59,7 @@ def run_largest(step: int) -> None:
     torch.manual_seed(14)
     x = torch.stack([torch.randperm(200, dtype=torch.int32) for _ in range(64)])
     out = torch.zeros(64, 16, dtype=torch.int32, device="cuda")
-    largest[(16,)](x.to("cuda"), out, 200, step, EACH=4, K=16, B=256, num_warps=4)
+    largest[(16,)](x.to(device="cuda"), out, 200, step, EACH=4, K=16, B=256, num_warps=4)
     torch.cuda.synchronize()
     if step == 16:
         assert torch.equal(out.cpu(), x.topk(16, 1).values)
