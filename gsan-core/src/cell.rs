@@ -284,7 +284,7 @@ impl<'a, A: Atomic<Value = u64>, const S: usize> Cell<'a, A, S> {
         race: impl FnMut(Conflict),
     ) -> Option<Loss> {
         let words = self.load();
-        let survey = survey(&words, access, past, ALL, race);
+        let survey = survey(&words, access, past, ALL, false, race);
         self.update(words, &survey, access, past, sampler)
     }
 
@@ -358,13 +358,15 @@ struct Survey {
     covered: u8,
 }
 
-/// Looks at every word for a strong access, and checks those of `checked`.
+/// Looks at every word for a strong access, and checks those of `checked`. `removes`: what it observed and
+/// supersedes goes, ordered or not; so that is not looked up.
 #[inline]
 fn survey<const S: usize>(
     words: &[u64; S],
     access: &CellAccess,
     past: &impl Past,
     checked: u8,
+    removes: bool,
     mut race: impl FnMut(Conflict),
 ) -> Survey {
     let new = access.record().bits();
@@ -393,7 +395,9 @@ fn survey<const S: usize>(
         if survey.equal && !observes && (atomic || !conflicts) {
             continue;
         }
-        if past.is_ordered(record.thread(), record.epoch()) {
+        if removes && observes && !survey.equal && access.supersedes(record, past) {
+            survey.observed |= bit;
+        } else if past.is_ordered(record.thread(), record.epoch()) {
             if record.mask() & !access.mask != 0 {
                 continue;
             }

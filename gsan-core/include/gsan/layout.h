@@ -155,7 +155,7 @@
 #define GSAN_THREAD_FRONTIER_TAKEN_SHIFT 33u
 /* In acquired: there is an entry. It lies at its publisher, modulo. */
 #define GSAN_THREAD_ACQUIRED_VALID UINT64_C(0x8000000000000000)
-/* In acquired: the publication stood in the ring, and is not joined. */
+/* In acquired: the publication stood in the ring, and is not joined, or there are no other devices. */
 #define GSAN_THREAD_ACQUIRED_PLAIN UINT64_C(0x4000000000000000)
 /* Lowest bit of the token in acquired; the publisher lies below. */
 #define GSAN_THREAD_ACQUIRED_TOKEN_SHIFT 16u

@@ -70,7 +70,7 @@ impl<A: Atomic<Value = u64>, const S: usize> Cell<'_, A, S> {
         if !access.action.writes() {
             return announced;
         }
-        let survey = survey(&words, access, past, 0, |_| {});
+        let survey = survey(&words, access, past, 0, false, |_| {});
         let empty = empty(&words);
         let free = (empty | survey.superseded | survey.covered) & !1;
         let victim = || {
@@ -134,9 +134,10 @@ impl<A: Atomic<Value = u64>, const S: usize> Cell<'_, A, S> {
                 1 => announced.evicted,
                 _ => 0,
             });
-            super::survey::<S>(&evicted, access, past, ALL, &mut race);
+            super::survey::<S>(&evicted, access, past, ALL, false, &mut race);
         }
-        let survey = survey(&words, access, past, unchanged, race);
+        let removes = access.action.writes();
+        let survey = survey(&words, access, past, unchanged, removes, race);
         if !access.action.writes() {
             if holds {
                 // Nothing was written after all.

@@ -104,6 +104,8 @@ pub struct Released {
     pub token: Token,
     /// The newest epoch it covers; 0 without a slot.
     pub epoch: Epoch,
+    /// Whether the publication is marked as joined.
+    joined: bool,
 }
 
 /// What a CTA knew before it published.
@@ -113,7 +115,7 @@ pub(super) struct Known {
     published: u64,
     /// What the sync word said, if the CTA had acquired it.
     acquired: Option<SyncRecord>,
-    /// Whether that stood in the ring, and is not joined.
+    /// Whether that stood in the ring, and is not joined, or there are no other devices.
     plain: bool,
 }
 
@@ -348,11 +350,17 @@ impl<'a, M: Memory> Cta<'a, M> {
     /// Publishes what the CTA did and knows. Shares the publication before when the CTA made no
     /// access and learned nothing since.
     pub fn publish(self) -> Released {
+        self.publish_knowing(Known::default())
+    }
+
+    /// The same for a word of which the CTA knew `known`. What it had acquired there is in the
+    /// publication, which is marked as joined if that was.
+    pub(super) fn publish_knowing(self, known: Known) -> Released {
         if let Some(shared) = self.unchanged() {
             return shared;
         }
         locked::<M, _>(&self.state.lock, || {
-            self.unchanged().unwrap_or_else(|| self.publish_anew())
+            self.unchanged().unwrap_or_else(|| self.publish_anew(known))
         })
     }
 
@@ -374,12 +382,14 @@ impl<'a, M: Memory> Cta<'a, M> {
             publisher: self.publisher(),
             token,
             epoch,
+            joined: false,
         })
     }
 
-    fn publish_anew(self) -> Released {
+    fn publish_anew(self, known: Known) -> Released {
         let epoch = self.epoch();
-        let (token, said) = match self.sayable(epoch) {
+        let joined = known.acquired.is_some() && !known.plain;
+        let (token, said) = match self.sayable(epoch, joined) {
             Ok(publication) => self.put(&publication),
             Err(Unsayable) => (self.put_top(), false),
         };
@@ -398,17 +408,18 @@ impl<'a, M: Memory> Cta<'a, M> {
             publisher: self.publisher(),
             token,
             epoch,
+            joined: joined && said,
         }
     }
 
     /// What a publication of everything up to `epoch` says.
-    fn sayable(self, epoch: Epoch) -> Result<Publication, Unsayable> {
+    fn sayable(self, epoch: Epoch, joined: bool) -> Result<Publication, Unsayable> {
         let id = self.id().filter(|_| !self.knows_everything());
         let publisher = id.ok_or(Unsayable)?;
         Ok(Publication {
             publisher,
             entry: ClockEntry::closed(self.first_epoch(), epoch),
-            joined: false,
+            joined,
             frontier: self.frontier_snapshot(self.taken())?,
             snapshot: self.own_snapshot()?,
             launch: self.launch.id,
@@ -547,7 +558,7 @@ impl<'a, M: Memory> Cta<'a, M> {
     }
 
     /// Merges what `token` of `publisher` says. Returns whether the publication stood in the ring
-    /// and is not joined.
+    /// and is not joined, or there are no other devices.
     fn absorb(self, publisher: ThreadId, token: Token) -> bool {
         let device = self.system.topology().device(publisher);
         let Some(publication) = self.system.publications(device).read(token) else {
@@ -574,7 +585,7 @@ impl<'a, M: Memory> Cta<'a, M> {
                 self.learn_checkpoint(self.covering(device, token));
             }
         }
-        !publication.joined
+        !publication.joined || self.system.topology().devices() == 1
     }
 
     fn is_of_launch(self, device: DeviceRank, publication: &Publication) -> bool {
@@ -808,7 +819,7 @@ impl<'a, M: Memory> Cta<'a, M> {
         if !newer && !acquired {
             return false;
         }
-        if acquired && known.plain {
+        if acquired && (known.plain || own.joined) {
             return true;
         }
         let Some(publication) = self.system.publications(device).read(found.token()) else {
@@ -950,6 +961,7 @@ impl<'a, M: Memory> Cta<'a, M> {
             publisher: word.publisher(),
             token: word.token(),
             epoch: publication.entry.epoch(),
+            joined: false,
         });
         Some((own.unwrap_or_else(|| self.publish()), word.scope()))
     }

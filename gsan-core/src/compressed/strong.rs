@@ -221,7 +221,7 @@ impl<M: Memory> Cta<'_, M> {
     ) -> (Released, u64, u64) {
         let found = word.load(Acquire);
         let known = self.known(sync_of(found));
-        let own = self.publish();
+        let own = self.publish_knowing(known);
         let (found, left) = self.release_into(word, found, own, known, mask, scope);
         (own, found, left)
     }

@@ -149,7 +149,7 @@ pub mod thread_flags {
         pub const FRONTIER_TAKEN_SHIFT: u32 = 33;
         /// In `acquired`: there is an entry. It lies at its publisher, modulo.
         pub const ACQUIRED_VALID: u64 = 1 << 63;
-        /// In `acquired`: the publication stood in the ring, and is not joined.
+        /// In `acquired`: the publication stood in the ring, and is not joined, or there are no other devices.
         pub const ACQUIRED_PLAIN: u64 = 1 << 62;
         /// Lowest bit of the token in `acquired`; the publisher lies below.
         pub const ACQUIRED_TOKEN_SHIFT: u32 = 16;

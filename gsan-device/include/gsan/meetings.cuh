@@ -44,8 +44,8 @@ struct Meeting {
   // Publishes what the CTA did and knows, together with what has arrived so far.
   GSAN_DEVICE void publish_into(Cta cta, Warp warp) const {
     u64 found = ptx::load_relaxed_system(&memory->arrivals);
-    Known known = Known::of(cta, found);
-    Released own = publish(cta, warp);
+    Known known;
+    Released own = publish(cta, warp, found, known);
     // The first lane does it; the others help.
     release_into(cta, warp, &memory->arrivals, warp.leads(), own, known, 0xff, GSAN_SCOPE_GPU,
                  found);

@@ -513,14 +513,16 @@ GSAN_COLD bool absorb_at_once(Cta cta, Warp warp, u64 token, Publication publica
 }
 
 // Merges what `token` of `publisher` says. Under the lock. Returns whether the publication stood in the ring and
-// is not joined.
+// is not joined, or there are no other devices.
 GSAN_COLD bool absorb(Cta cta, Warp warp, u32 publisher, u64 token) {
   Region home = cta.home_of(publisher);
   Publication publication;
   if (home.globals == cta.region.globals) {
     if (warp.leads()) publication = Publication::look(OwnRings(cta).publication(token));
     publication = publication.from_first(warp);
-    if (absorb_at_once(cta, warp, token, publication)) return !publication.joined();
+    if (absorb_at_once(cta, warp, token, publication)) {
+      return !publication.joined() || cta.fixed().devices == 1;
+    }
   }
   if (!Publications{home}.read(warp, token, publication)) {
     count(cta, warp, GSAN_LOSS_PUBLICATION_OVERRUN);
@@ -548,7 +550,7 @@ GSAN_COLD bool absorb(Cta cta, Warp warp, u32 publisher, u64 token) {
     count(cta, warp, GSAN_LOSS_SNAPSHOT_OVERRUN);
     learn_checkpoint(cta, warp, covering_checkpoint(cta, warp, home, token));
   }
-  return !publication.joined();
+  return !publication.joined() || cta.fixed().devices == 1;
 }
 
 // What tells two sync words apart for an acquirer.

@@ -14,6 +14,31 @@ struct Released {
   u64 token;
   // Whether the lane made a fence behind what the token tells.
   bool fenced;
+  // Whether the publication is marked as joined.
+  bool joined;
+};
+
+// What a CTA knew before it published.
+struct Known {
+  // Its newest publication, as gsan_thread_state has it.
+  u64 published = 0;
+  // What the sync word said, if the CTA had acquired it; or 0.
+  u64 acquired = 0;
+  // Whether that stood in the ring, and is not joined, or there are no other devices.
+  bool plain = false;
+
+  GSAN_DEVICE static Known of(Cta cta, u64 found) {
+    Known known;
+    known.published = ptx::local_load(&cta.state->published);
+    if (is_sync(found)) {
+      u64 key = acquired_key(found);
+      u64 word = ptx::local_load(acquired_place(cta, key));
+      if ((word & ~GSAN_THREAD_ACQUIRED_PLAIN) == key) known.acquired = found;
+      known.plain = (word & GSAN_THREAD_ACQUIRED_PLAIN) != 0;
+    }
+    ptx::fence_cta();
+    return known;
+  }
 };
 
 // The id under which the CTA publishes.
@@ -25,6 +50,13 @@ GSAN_DEVICE u32 publisher(Cta cta) {
 // Whether the CTA can say what it knows.
 GSAN_DEVICE bool can_say(Cta cta, Warp warp) {
   return warp.share(u32(cta.has_slot() && !knows_everything(cta))) != 0;
+}
+
+// Whether the CTA made no access and learned nothing since its publication before.
+GSAN_DEVICE bool may_be_unchanged(Cta cta) {
+  u64 published = ptx::local_load(&cta.state->published);
+  return (published & GSAN_THREAD_PUBLISHED) != 0 &&
+         ptx::local_load(&cta.state->touched) < ptx::local_load(&cta.state->epoch);
 }
 
 // The publication before, if it still says all. By one lane.
@@ -212,10 +244,13 @@ GSAN_DEVICE void fill_snapshot(Warp warp, const OwnRings& rings, Vector clock, H
 }
 
 // Publishes everything up to `epoch`, with no more waits than need be. Returns the token; `said`: whether what
-// it tells stands in the ring. Under the lock.
-GSAN_COLD u64 say(Cta cta, Warp warp, u32 epoch, bool& said) {
-  said = false;
-  if (!can_say(cta, warp)) return put_top(cta, warp);
+// it tells stands in the ring. `found` and `known` are as for publish. Under the lock.
+GSAN_DEVICE u64 say(Cta cta, Warp warp, u32 epoch, u64 found, Known& known, bool& said, bool& joined) {
+  said = joined = false;
+  if (!can_say(cta, warp)) {
+    known = Known::of(cta, found);
+    return put_top(cta, warp);
+  }
   gsan_global_state& globals = *cta.region.globals;
   OwnRings rings(cta);
   u32 taken = warp.share(ptx::local_load(&cta.state->taken));
@@ -224,6 +259,7 @@ GSAN_COLD u64 say(Cta cta, Warp warp, u32 epoch, bool& said) {
   // What is loaded here is under way together.
   Vector clock = private_clock(cta);
   u32 slot = 4 * warp.rank();
+  u64 frontier = 0;
   Head head;
   Quad quads[2];
   if (clock.words != nullptr) {
@@ -234,16 +270,20 @@ GSAN_COLD u64 say(Cta cta, Warp warp, u32 epoch, bool& said) {
       if (at < rings.of.segment_entries) quads[half] = Quad::load(rings.entries(clock) + at);
     }
   }
-  u64 frontier = 0, claimed = 0, token = 0;
+  u64 claimed = 0, token = 0;
   u32 usable = 0, last = 0;
   if (warp.leads()) {
-    auto is_kept = [&] { return frontier >> 32 == key >> 32; };
-    frontier = ptx::local_load(&cta.state->frontier);
     // The snapshot is only named, and its name is published behind fences.
-    if (!is_kept() && taken == 0) frontier = ptx::load_relaxed_system(&cta.launch_state()->frontier);
+    frontier = taken == 0 ? ptx::load_relaxed_system(&cta.launch_state()->frontier)
+                          : ptx::local_load(&cta.state->frontier);
     claimed = ptx::load_relaxed_system(&globals.snapshot_head.value);
     token = ptx::load_relaxed_system(&globals.publication_head.value);
-    usable = is_kept() && (u32(frontier) == 0 || rings.is_recent(u32(frontier), claimed));
+  }
+  // This looks at what was found, which is under way as well.
+  known = Known::of(cta, found);
+  joined = warp.any(known.acquired != 0 && !known.plain);
+  if (warp.leads()) {
+    usable = frontier >> 32 == key >> 32 && (u32(frontier) == 0 || rings.is_recent(u32(frontier), claimed));
   }
   if (warp.share(usable) == 0) {
     u32 name;
@@ -297,13 +337,13 @@ GSAN_COLD u64 say(Cta cta, Warp warp, u32 epoch, bool& said) {
   }
   warp.meet();
   if (warp.leads()) {
-    ptx::local_store(&cta.state->frontier, frontier);
     if (said) {
       gsan_publication fields = {};
       fields.snapshot = snapshot;
       fields.frontier = u32(frontier);
       fields.publisher = u16(cta.thread());
       fields.entry = entry_closed(cta.state->start, epoch);
+      fields.joined = joined;
       fields.launch = cta.launch()->number;
       fields.taken = taken;
       Publication publication = Publication::of(fields);
@@ -328,20 +368,28 @@ GSAN_COLD u64 say(Cta cta, Warp warp, u32 epoch, bool& said) {
 }
 
 // Publishes what the CTA did and knows. Shares the publication before when the CTA made no access and
-// learned nothing since.
-GSAN_COLD Released publish(Cta cta, Warp warp) {
+// learned nothing since. `found` is what the sync word said before, and `known` becomes what the CTA knew
+// then: what it had acquired there is in the publication, which is marked as joined if that was.
+GSAN_COLD Released publish(Cta cta, Warp warp, u64 found, Known& known) {
   Released released = {};
   u32 unchanged = 0;
-  if (warp.leads()) unchanged = is_unchanged(cta, released);
+  if (warp.leads()) unchanged = may_be_unchanged(cta);
   unchanged = warp.share(unchanged);
+  if (unchanged) {
+    known = Known::of(cta, found);
+    if (warp.leads()) unchanged = is_unchanged(cta, released);
+    unchanged = warp.share(unchanged);
+  }
   if (!unchanged) {
     lock(cta, warp);
     if (warp.leads()) unchanged = is_unchanged(cta, released);
     unchanged = warp.share(unchanged);
-    if (!unchanged) {
+    if (unchanged) {
+      known = Known::of(cta, found);
+    } else {
       u32 epoch = warp.share(ptx::local_load(&cta.state->epoch));
-      bool said;
-      u64 token = say(cta, warp, epoch, said);
+      bool said, joined;
+      u64 token = say(cta, warp, epoch, found, known, said, joined);
       if (warp.leads() && cta.has_slot() && epoch != GSAN_CLOCK_EPOCH_MAX) {
         u32 next = following(cta.region, epoch);
         ptx::store_relaxed_system(cta.region.epoch(cta.thread()), next);
@@ -351,7 +399,7 @@ GSAN_COLD Released publish(Cta cta, Warp warp) {
                          GSAN_THREAD_PUBLISHED | (said ? GSAN_THREAD_PUBLISHED_SAID : 0) |
                              u64(epoch) << GSAN_THREAD_PUBLISHED_EPOCH_SHIFT | token);
       }
-      released = {publisher(cta), epoch, token, said && warp.leads()};
+      released = {publisher(cta), epoch, token, said && warp.leads(), said && joined};
     }
     unlock(cta, warp);
   }
@@ -386,28 +434,6 @@ GSAN_COLD bool contains(Cta cta, u64 found, Released own) {
          Snapshots{home}.get(publication.snapshot(), place, entry) && says(entry);
 }
 
-// What a CTA knew before it published.
-struct Known {
-  // Its newest publication, as gsan_thread_state has it.
-  u64 published = 0;
-  // What the sync word said, if the CTA had acquired it; or 0.
-  u64 acquired = 0;
-  // Whether that stood in the ring, and is not joined.
-  bool plain = false;
-
-  GSAN_DEVICE static Known of(Cta cta, u64 found) {
-    Known known;
-    known.published = ptx::local_load(&cta.state->published);
-    if (is_sync(found) && has_acquired(cta, acquired_key(found))) {
-      known.acquired = found;
-      u64 word = ptx::local_load(acquired_place(cta, acquired_key(found)));
-      known.plain = word == (acquired_key(found) | GSAN_THREAD_ACQUIRED_PLAIN);
-    }
-    ptx::fence_cta();
-    return known;
-  }
-};
-
 // Whether `own` can stand for anything else.
 GSAN_DEVICE bool may_contain(Released own) {
   return own.token != kLastToken && own.epoch != GSAN_CLOCK_EPOCH_MAX;
@@ -419,13 +445,13 @@ GSAN_DEVICE bool is_older(Cta cta, u64 found, Released own) {
 }
 
 // Whether `found` names the publication of this CTA before `own`, which says all of it, as a clock only
-// grows; or what it had acquired, if that is not joined. Without looking it up.
+// grows; or what it had acquired, if that would not be told apart. Without looking it up.
 GSAN_DEVICE bool is_known_before(Cta cta, u64 found, Released own, Known known) {
   if (!may_contain(own)) return false;
   u64 last = known.published & (GSAN_THREAD_PUBLISHED_SAID | kLastToken);
   bool previous = is_older(cta, found, own) &&
                   last == (GSAN_THREAD_PUBLISHED_SAID | sync_token(found));
-  return previous || (known.plain && known.acquired == found &&
+  return previous || ((known.plain || own.joined) && known.acquired == found &&
                       cta.home_of(record_thread(found)).globals == cta.region.globals);
 }
 

@@ -215,6 +215,11 @@ GSAN_DEVICE Announced announce(u64* words, const Cell<S>& cell, const CellAccess
     if (place == 0) return announced;
   }
   announced.place = place;
+  if (cell.at(place) == 0) {
+    // Nothing is waited for.
+    ptx::store_relaxed_system(word_of(words, place), mark);
+    return announced;
+  }
   u64 evicted = ptx::exchange_relaxed_system(word_of(words, place), mark);
   if (record_mask(evicted) != 0) announced.evicted = evicted;
   return announced;
@@ -250,17 +255,20 @@ GSAN_DEVICE void report_all(Cta cta, const Cell<S>& cell, const CellAccess& acce
   }
 }
 
-// What a strong read finds, as a fingerprint: the lowest bit is left free, the next is set. The rest of the
-// arguments tells the access from others.
+// What a strong read finds, as a fingerprint: the lowest bit is left free, the next is set. A sync record is
+// not part of it. The rest of the arguments tells the access from others.
 template <unsigned S>
-GSAN_COLD u64 finding(Cell<S> cell, u64 begun_at, u32 epoch, u32 mask, Strong strong,
+GSAN_CALLED u64 finding(Cell<S> cell, u64 begun_at, u32 epoch, u32 mask, Strong strong,
                         bool wrote, Position position) {
   constexpr u64 kMultiplier = 0x9e3779b97f4a7c15;
   u32 kind = mask << 4 | strong.scope << 2 | u32(wrote) << 1 | u32(strong.acquires);
   u64 where = u64(position_print(position)) << 32 ^ u64(epoch) << 12;
   u64 print = (begun_at ^ where ^ kind) * kMultiplier;
 #pragma unroll
-  for (unsigned i = 0; i < S; ++i) print = (print ^ print >> 32 ^ cell.word[i]) * kMultiplier;
+  for (unsigned i = 0; i < S; ++i) {
+    u64 word = i == 0 && is_sync(cell.word[0]) ? u64(kRecordSync) : cell.word[i];
+    print = (print ^ print >> 32 ^ word) * kMultiplier;
+  }
   return ((print ^ print >> 32) & ~u64(3)) | 2;
 }
 
@@ -296,7 +304,7 @@ GSAN_DEVICE u32 finish(Cta cta, u64* words, Cell<S> cell, const Announced& annou
     evicted.word[1] = announced.evicted;
     report_all(cta, evicted, access, survey(evicted, access, past).racing, granule, position);
   }
-  Survey found = survey(cell, access, past, holds && access.writes());
+  Survey found = survey(cell, access, past, access.writes());
   report_all(cta, cell, access, found.racing & unchanged, granule, position);
   if (!access.writes()) {
     // Nothing was written after all.
@@ -415,16 +423,22 @@ GSAN_DEVICE void begin_lanes(Cta cta, Warp warp, bool takes, gsan_atomic_event* 
   u64* words = space_of<S>(cta).shadow(granule);
   u64 found = 0;
   u64 left = 0;
+  Cell<S> cell = {};
   Released own = {};
   if (strong.releases) {
-    if (takes) found = ptx::load_relaxed_system(words);
-    Known known = Known::of(cta, found);
-    own = publish(cta, warp);
+    // Before the release, which takes a while and is waited for: one load less behind it.
+    if (takes) cell = Cell<S>::load(words);
+    found = cell.word[0];
+    Known known;
+    own = publish(cta, warp, found, known);
     left = release_into(cta, warp, words, takes, own, known, mask, strong.scope, found);
+    cell.word[0] = left;
   }
   if (!takes) return;
-  Cell<S> cell = Cell<S>::load(words);
-  if (!strong.releases) found = left = cell.word[0];
+  if (!strong.releases) {
+    cell = Cell<S>::load(words);
+    found = left = cell.word[0];
+  }
   u32 epoch = strong.releases ? own.epoch : cta.has_slot() ? cta.touch() : 0;
   Announced announced;
   if (!may_write) {
@@ -440,6 +454,9 @@ GSAN_DEVICE void begin_lanes(Cta cta, Warp warp, bool takes, gsan_atomic_event* 
       announced = announce<S>(words, cell, access, mark, past, sampler);
     });
   }
+  // Whoever observes the value sees the announcement, and what was published.
+  bool orders = reads && strong.releases && strong.by_instruction;
+  if (may_write && !orders) fence_at(strong.scope);
   event->found = found;
   event->evicted = announced.evicted;
   bool published = acquired_key(left) != acquired_key(found) || is_sync(left) != is_sync(found);
@@ -448,9 +465,6 @@ GSAN_DEVICE void begin_lanes(Cta cta, Warp warp, bool takes, gsan_atomic_event* 
                  (published ? GSAN_THREAD_PUBLISHED | sync_token(left) : 0);
   for (u32 i = 0; i < 3; ++i) event->digests[i] = announced.digests[i];
   event->bytes = u16(bytes);
-  // Whoever observes the value sees the announcement, and what was published.
-  bool orders = reads && strong.releases && strong.by_instruction;
-  if (may_write && !orders) fence_at(strong.scope);
 }
 
 // A strong access is about to be executed by the lanes for which `takes` holds. The others of the warp
@@ -559,18 +573,18 @@ GSAN_DEVICE void end_lanes(Warp warp, bool takes, const gsan_atomic_event* event
   // An access that announced nothing, and finds what the one before it found, which then brought and changed
   // nothing, does the same again, unless the CTA has learned something since: so threads that poll do
   // little.
-  u64 print = 0;
+  u64 print = 0, settled = 0;
+  bool quiet = false;
   if (takes && returns_value && !strong.releases && begun >> GSAN_EVENT_PLACE_SHIFT == 0) {
     print = finding(cell, begun_at, epoch, mask, strong, wrote, position);
-    u64 settled = ptx::local_load(&cta.state->settled);
-    if ((settled & ~u64(1)) == print && cell.word[0] == found) {
-      takes = false;
-      u32 lost = u32(settled & 1);
-      count_accesses(cta, 1, wrote ? 0 : lost, wrote ? lost : 0);
-    }
+    settled = ptx::local_load(&cta.state->settled);
+    quiet = (settled & ~u64(1)) == print;
+    if (quiet) count_accesses(cta, 1, wrote ? 0 : settled & 1, wrote ? settled & 1 : 0);
+    // Nor does the sync record bring anything.
+    bool known = !strong.acquires || !is_sync(found) || has_acquired(cta, acquired_key(found));
+    if (quiet && known && found == cell.word[0]) takes = false;
   }
-  takers = warp.ballot(takes);
-  if (takers == 0) return;
+  if (!warp.any(takes)) return;
   bool acquires = takes && strong.acquires && returns_value;
   bool learned = false;
   if (warp.any(acquires)) {
@@ -580,7 +594,13 @@ GSAN_DEVICE void end_lanes(Warp warp, bool takes, const gsan_atomic_event* event
     }
     learned = observe(cta, warp, acquires, found, left, cell.word[0], mask, strong.scope);
   }
+  takers = warp.ballot(takes && !quiet);
   if (!takes) return;
+  if (quiet) {
+    // What the CTA has learned may let a read be kept that was not; a write is not kept again.
+    if (wrote || !(settled & 1)) ptx::local_store(&cta.state->settled, settled);
+    return;
+  }
   if (is_rmw && !wrote && strong.releases) count(cta.region, GSAN_LOSS_FAILED_RELEASE);
   if (!cta.has_slot()) return;
   note_position(cta, position, !is_rmw && !wrote);
@@ -599,12 +619,8 @@ GSAN_DEVICE void end_lanes(Warp warp, bool takes, const gsan_atomic_event* event
   take_turns(takers, granule, [&](bool first) {
     // Learning takes long.
     if (!first || learned) {
-      u64 known = cell.word[0];
       cell = Cell<S>::load(words);
-      if (print != 0) {
-        bool same = cell.word[0] == known;
-        print = same ? finding(cell, begun_at, epoch, mask, strong, wrote, position) : 0;
-      }
+      if (print != 0) print = finding(cell, begun_at, epoch, mask, strong, wrote, position);
     }
     loss = finish<S>(cta, words, cell, announced, found, mark, access, acquires, past, sampler,
                      granule, position, print);
