@@ -39,6 +39,24 @@ class _Then(importlib.abc.Loader):
         return getattr(self._loader, name)
 
 
+class _Running(ModuleSpec):
+    """The description of a module whose import began before anybody waited for it.
+
+    The import system sets `_initializing` when the module has run, or has failed.
+    """
+
+    @property
+    def _initializing(self) -> bool:
+        return self.__dict__.get("_initializing", False)
+
+    @_initializing.setter
+    def _initializing(self, running: bool) -> None:
+        self.__dict__["_initializing"] = running
+        if not running:
+            self.__class__ = ModuleSpec  # type: ignore[assignment]
+            _finder.run(self)
+
+
 class _Instead(importlib.abc.Loader):
     """Puts another module in the place of the one that is imported."""
 
@@ -86,13 +104,26 @@ class _Finder(importlib.abc.MetaPathFinder):
 
     def when_imported(self, name: str, act: Callable[[ModuleType], None]) -> None:
         module = sys.modules.get(name)
+        spec = getattr(module, "__spec__", None)
         # A module that is still running is there, but not whole.
-        running = getattr(getattr(module, "__spec__", None), "_initializing", False)
-        if module is not None and not running:
+        if module is not None and not getattr(spec, "_initializing", False):
             act(module)
             return
         self._waiting.setdefault(name, []).append(act)
         self._stand_first()
+        if type(spec) is ModuleSpec:
+            # This finder may not have been there when its import began.
+            spec.__class__ = _Running
+            if not getattr(spec, "_initializing", False):
+                # Another thread ended it meanwhile.
+                spec.__class__ = ModuleSpec
+                self.run(spec)
+
+    def run(self, spec: ModuleSpec) -> None:
+        """A module has run, if it is there."""
+        module = sys.modules.get(spec.name)
+        if module is not None:
+            self.imported(spec.name, module)
 
     def replace(self, name: str, by: str) -> None:
         self._instead[name] = by

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
 from ctypes import byref, c_int, c_size_t, c_uint32, c_uint64
 from enum import IntEnum
 from typing import Any
@@ -220,9 +221,13 @@ def export_allocation_handles(ptr: int, handle_type: int, *, write_once: bool = 
     """
     shared = SharedAllocation()
     library().export_allocation(ptr, byref(shared))
-    _check_kind(shared.kind, handle_type)
-    if write_once and not shared.write_once:
-        raise ValueError(f"the allocation at {ptr:#x} is not write-once")
+    try:
+        _check_kind(shared.kind, handle_type)
+        if write_once and not shared.write_once:
+            raise ValueError(f"the allocation at {ptr:#x} is not write-once")
+    except ValueError:
+        _close(shared.kind, shared.real_fd, shared.shadow_fd)
+        raise
     if handle_type == ShareableHandleType.FABRIC:
         return bytes(shared.fabric[0]), bytes(shared.fabric[1]), shared.bytes
     return shared.real_fd, shared.shadow_fd, shared.bytes
@@ -265,7 +270,11 @@ def export_runtime_state_handle(device: int, handle_type: int) -> tuple:
     """What another process needs to map a device's runtime state: handle and size."""
     shared = SharedState()
     library().export_state(device, byref(shared))
-    _check_kind(shared.kind, handle_type)
+    try:
+        _check_kind(shared.kind, handle_type)
+    except ValueError:
+        _close(shared.kind, shared.fd)
+        raise
     if handle_type == ShareableHandleType.FABRIC:
         return bytes(shared.fabric), shared.bytes
     return shared.fd, shared.bytes
@@ -291,6 +300,13 @@ def _check_kind(kind: int, wanted: int) -> None:
             f"gsan.configure(handle_type=gsan.ShareableHandleType.{want}) before the first "
             "allocation changes that"
         )
+
+
+def _close(kind: int, *descriptors: int) -> None:
+    """Closes the handles of an export that is refused, if they are descriptors."""
+    if kind == ShareableHandleType.POSIX_FILE_DESCRIPTOR:
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
 def layout() -> dict[str, Any]:

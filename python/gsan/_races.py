@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import functools
+import os
 from collections.abc import Callable
 from ctypes import byref, c_uint64
 from dataclasses import dataclass
@@ -9,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from . import _native
-from ._errors import RaceFound
+from ._errors import Error, RaceFound
 from ._native import library, loaded
 
 Format = Literal["human", "json", "sarif"]
@@ -192,11 +196,33 @@ def forget_races() -> None:
 _callback: Any = None
 
 
+@functools.cache
+def _tell_until_exit(process: int) -> None:
+    """The callback must not be called when the interpreter has ended; what is found until then is
+    told at the exit.
+    """
+    atexit.register(_tell_the_last, process)
+
+
+def _tell_the_last(process: int) -> None:
+    if _callback is None or os.getpid() != process:
+        return
+    with contextlib.suppress(Error):
+        library().finish()
+    with contextlib.suppress(Error):
+        on_race(None)
+
+
 def on_race(act: Callable[[Race], None] | None) -> None:
     """Calls `act` once for each distinct race when it is found, from another thread; `None`:
-    nothing.
+    nothing. Races that are found when the program ends are told as well.
+
+    Raises:
+        TypeError: `act` cannot be called.
     """
     global _callback
+    if act is not None and not callable(act):
+        raise TypeError(f"on_race takes a function or None, not {act!r}")
     if act is None:
         library().on_race(_native.OnRace(), None)
         _callback = None
@@ -206,6 +232,7 @@ def on_race(act: Callable[[Race], None] | None) -> None:
         act(_race(pointer.contents))
 
     callback = _native.OnRace(tell)
+    _tell_until_exit(os.getpid())
     library().on_race(callback, None)
     # The library goes on calling it: it must not be collected.
     _callback = callback

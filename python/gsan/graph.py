@@ -111,15 +111,25 @@ class GraphLaunch:
         self._replay: int | None = replay
         self.begin, self.end = plan.boundary_kernels
         self.completion = Completion(plan.device)
+        self._abandon = weakref.finalize(self, _abandon, replay)
+        self._abandon.atexit = False
 
     def finish(self, submitted: bool = True) -> None:
         """The graph was launched, or could not be."""
         replay, self._replay = self._replay, None
         if replay is None:
             return
+        self._abandon.detach()
         library().replay_end(replay, int(submitted))
         event, device = self.completion.clock, self._plan.device
         library().event_recorded(event, device, self._stream)
+
+
+def _abandon(replay: int) -> None:
+    """A launch that nobody can finish any more did not take place; its stream goes on."""
+    from ._plugin.launching import after_launch
+
+    after_launch(library().try_replay_end, replay, 0)
 
 
 _live_plans: weakref.WeakSet[GraphPlan] = weakref.WeakSet()

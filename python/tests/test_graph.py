@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+from types import SimpleNamespace
+from typing import Any
+
+import gsan.graph
 import pytest
+from gsan.graph import GraphLaunch
 from gsan.graph import GraphNode as Node
 from gsan.graph import dependency_frontiers as frontiers
 
@@ -29,3 +35,22 @@ def test_programmatic_edges_stand_apart() -> None:
 def test_edges_that_cannot_be(nodes: list[Node], error: str) -> None:
     with pytest.raises(ValueError, match=error):
         frontiers(nodes)
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_launch_that_nobody_finishes_is_ended_when_it_goes(monkeypatch, finished: bool) -> None:
+    told: list[Any] = []
+    library = SimpleNamespace(
+        replay_end=lambda *given: told.append(given),
+        try_replay_end=lambda *given: told.append(given),
+        event_recorded=lambda *given: None,
+        try_event_forgotten=lambda event: None,
+    )
+    monkeypatch.setattr(gsan.graph, "library", lambda: library)
+    plan: Any = SimpleNamespace(device=0, boundary_kernels=(None, None))
+    made = GraphLaunch(plan, stream=11, replay=7)
+    if finished:
+        made.finish()
+    del made
+    gc.collect()
+    assert told == [(7, 1 if finished else 0)]

@@ -144,6 +144,40 @@ def test_tensors_of_what_is_remembered_name_it(session, monkeypatch: pytest.Monk
     _memory.gsan_free(address, 0)
 
 
+@pytest.mark.parametrize("wanted", [1, 8])
+def test_exports_that_are_refused_leave_nothing_open(session, wanted: int) -> None:
+    address = _memory.gsan_malloc(4096, 0)
+    exports = [
+        lambda: _memory.export_allocation_handles(address, wanted, write_once=True),
+        lambda: _memory.export_runtime_state_handle(0, 8),
+    ]
+    try:
+        for export in exports:
+            with pytest.raises(ValueError):
+                export()
+            before = len(os.listdir("/proc/self/fd"))
+            with pytest.raises(ValueError):
+                export()
+            assert len(os.listdir("/proc/self/fd")) == before
+    finally:
+        _memory.gsan_free(address, 0)
+
+
+def test_a_callback_hears_of_races_that_are_found_at_the_exit(python) -> None:
+    code = (
+        "import gsan, racy\n"
+        "gsan.on_race(lambda race: print('told of', race.kind))\n"
+        "{install}racy.launch()\n"
+    )
+    for install in ("", "gsan.install()\n"):
+        ended = python(
+            code.format(install=install),
+            GSAN_TOPOLOGY_BACKEND="host",
+            PYTHONPATH=os.pathsep.join([str(PROGRAM.parent), *sys.path]),
+        )
+        assert (ended.returncode, ended.stdout) == (0, "told of write-after-write\n"), ended.stderr
+
+
 @pytest.mark.parametrize("words", [["ordered"], []])
 def test_two_ranks_race_unless_they_meet(words: list[str]) -> None:
     program = PROGRAM.with_name("two_ranks.py")

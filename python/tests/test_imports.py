@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
+import threading
 from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
@@ -41,6 +44,56 @@ def test_act_is_called_at_once_for_a_module_that_is_there(on_path: Path) -> None
     seen: list[object] = []
     _imports.when_imported("watched_two", seen.append)
     assert seen == [watched_two]
+
+
+RUNNING = """
+from gsan import _imports
+import sys
+_imports.when_imported("watched_{name}", sys.seen.append)
+{then}
+whole = True
+"""
+
+
+def test_act_is_called_after_a_module_that_is_running(on_path: Path, monkeypatch) -> None:
+    (on_path / "watched_five.py").write_text(RUNNING.format(name="five", then=""))
+    seen: list[object] = []
+    monkeypatch.setattr(sys, "seen", seen, raising=False)
+    import watched_five
+
+    assert seen == [watched_five] and watched_five.whole
+    assert type(watched_five.__spec__) is ModuleSpec
+    assert not watched_five.__spec__._initializing
+
+
+def test_a_running_module_that_fails_is_not_acted_on(on_path: Path, monkeypatch) -> None:
+    file = on_path / "watched_six.py"
+    file.write_text(RUNNING.format(name="six", then="raise KeyError"))
+    seen: list[object] = []
+    monkeypatch.setattr(sys, "seen", seen, raising=False)
+    with pytest.raises(KeyError):
+        import watched_six
+    assert seen == []
+    file.write_text("good = 'second time'\n")
+    import watched_six
+
+    assert seen == [watched_six]
+
+
+def test_act_is_called_for_a_module_that_another_thread_imports(on_path: Path, monkeypatch) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    monkeypatch.setattr(sys, "steps", (begun, go_on), raising=False)
+    code = "import sys\nsys.steps[0].set()\nsys.steps[1].wait(10)\nwhole = True\n"
+    (on_path / "watched_seven.py").write_text(code)
+    thread = threading.Thread(target=importlib.import_module, args=("watched_seven",))
+    thread.start()
+    assert begun.wait(10)
+    seen: list[bool] = []
+    _imports.when_imported("watched_seven", lambda module: seen.append(module.whole))
+    assert seen == []
+    go_on.set()
+    thread.join()
+    assert seen == [True]
 
 
 def test_the_module_keeps_its_own_loader(on_path: Path) -> None:

@@ -174,6 +174,24 @@ def test_a_launch_whose_exit_hook_fails_was_made(triton) -> None:
     assert triton.library.told[-1] == ("end", 1)
 
 
+@pytest.mark.parametrize("when", ["begin", "end"])
+def test_a_launch_that_is_interrupted_is_ended(triton, when: str) -> None:
+    library = triton.library
+    call = getattr(library, f"launch_{when}")
+
+    def interrupted(*arguments: Any) -> None:
+        # A signal's handler runs before the caller goes on.
+        if when == "begin":
+            call(*arguments)
+        raise KeyboardInterrupt
+
+    setattr(library, f"launch_{when}", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        launch(launcher(triton))
+    assert library.told[-1] == ("end", int(when == "end"))
+    assert triton.launching.current() is None
+
+
 def test_captured_streams_are_not_refused(triton) -> None:
     made = launcher(triton)
     assert launch(made, stream=99) == "launched"
@@ -247,3 +265,17 @@ def test_whether_a_kernel_is_opaque_is_asked_once(triton, tmp_path, monkeypatch)
     unload(1, 0xF, "kernel", {}, "hash")
     launch(launcher(triton))
     assert asked == [b"tt.func"]
+
+
+@pytest.mark.parametrize("there", ["", "nowhere", "kernel"])
+@pytest.mark.parametrize("status", [0, 1])
+def test_a_kernel_is_opaque_if_nobody_can_tell(triton, tmp_path, there: str, status: int) -> None:
+    triton.library.try_kernel_is_opaque = lambda ir, answer, why, room: status
+    (tmp_path / "kernel").write_text("tt.func")
+    (load,) = sys.modules["triton"].knobs.runtime.kernel_load_end_hook.calls
+    group = {"kernel.cubin": "cubin"}
+    if there:
+        group["kernel.ttgir"] = str(tmp_path / there)
+    load(1, 0xF, "kernel", group, "hash")
+    opaque = triton.launching._is_opaque(0xF)
+    assert opaque == (there != "kernel" or status != 0)

@@ -86,3 +86,8 @@ def test_nothing_was_found_where_nothing_was_loaded(python) -> None:
 def test_forms_of_reports_are_named() -> None:
     with pytest.raises(ValueError, match="no report format 'xml'; there are \"human\""):
         gsan.report("xml")  # type: ignore[arg-type]
+
+
+def test_a_callback_is_something_to_call() -> None:
+    with pytest.raises(TypeError, match="takes a function or None, not 5"):
+        gsan.on_race(5)  # type: ignore[arg-type]

@@ -49,21 +49,41 @@ class Torch:
         outer = self
 
         class Base:
-            cuda_event, cuda_stream = 5, 6
-            device = SimpleNamespace(index=1)
+            device = SimpleNamespace(index=1, type="cuda")
             done = True
 
             def query(self) -> bool:
                 return self.done
 
-        class Event(Base):
-            pass
+        class AnyEvent(Base):
+            event_id = 5
 
-        class Stream(Base):
+            def elapsed_time(self, end_event: Any) -> float:
+                if not end_event.done:
+                    raise RuntimeError("not ready")
+                return 0.5
+
+        class Event(AnyEvent):
+            cuda_event = 5
+
+            def query(self) -> bool:
+                return self.done
+
+            def elapsed_time(self, end_event: Any) -> float:
+                return AnyEvent.elapsed_time(self, end_event)
+
+        class AnyStream(Base):
+            stream_id, device_index, device_type = 3, 1, 1
+
+        class Stream(AnyStream):
+            cuda_stream = 6
             makers = 0
             at_once = 0
 
-            def __new__(cls) -> Stream:
+            def query(self) -> bool:
+                return self.done
+
+            def __new__(cls, **known: int) -> Stream:
                 Stream.makers += 1
                 Stream.at_once = max(Stream.at_once, Stream.makers)
                 time.sleep(0.01)
@@ -134,6 +154,8 @@ class Torch:
         torch.__dict__.update(
             cuda=cuda,
             Tensor=Tensor,
+            Event=AnyEvent,
+            Stream=AnyStream,
             _C=SimpleNamespace(
                 _activate_gpu_trace=lambda: None,
                 _cuda_getDevice=lambda: 1,
@@ -146,6 +168,7 @@ class Torch:
             ),
         )
         self.module, self.Event, self.Stream = torch, Event, Stream
+        self.AnyEvent, self.AnyStream = AnyEvent, AnyStream
         self.Tensor, self.CUDAGraph = Tensor, CUDAGraph
         for module in (torch, cuda, trace):
             monkeypatch.setitem(sys.modules, module.__name__, module)
@@ -225,6 +248,43 @@ def test_queries_count_when_they_say_done(torch: Torch) -> None:
     assert told(torch) == []
 
 
+def test_queries_of_any_device_s_classes_count(torch: Torch) -> None:
+    event, stream = torch.AnyEvent(), torch.AnyStream()
+    assert event.query() and stream.query()
+    assert told(torch) == [("event_synchronized", 5), ("stream_synchronized", 1, 6)]
+    event.device = stream.device = SimpleNamespace(index=1, type="cpu")
+    assert event.query() and stream.query()
+    event.device = None
+    assert event.query()
+    assert told(torch) == []
+
+
+@pytest.mark.parametrize("kind", ["Event", "AnyEvent"])
+def test_a_time_that_can_be_told_ends_with_an_event_that_came(torch: Torch, kind: str) -> None:
+    first, last = (getattr(torch, kind)() for _ in range(2))
+    assert first.elapsed_time(last) == 0.5
+    assert set(told(torch)) == {("event_synchronized", 5)}
+    last.done = False
+    with pytest.raises(RuntimeError, match="not ready"):
+        first.elapsed_time(last)
+    assert told(torch) == []
+
+
+def test_methods_of_pytorch_s_own_classes_can_be_wrapped(python) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    code = (
+        "import torch\n"
+        "from gsan._plugin.events import _wrap\n"
+        "event, asked = torch.Event('cpu'), []\n"
+        "assert event.query()\n"
+        "_wrap(torch.Event, 'query', lambda q: lambda self: (asked.append(self), q(self))[1])\n"
+        "assert event.query() and torch.Event('cpu').query() and asked[0] is event\n"
+        "print(len(asked))\n"
+    )
+    ended = python(code)
+    assert ended.stdout.strip() == "2", ended.stderr
+
+
 def test_streams_are_made_one_by_one(torch: Torch) -> None:
     threads = [threading.Thread(target=torch.Stream) for _ in range(8)]
     for thread in threads:
@@ -273,6 +333,23 @@ def test_a_replay_that_fails_is_taken_back(torch: Torch) -> None:
     graph.capture_end()
     graph.fails = True
     with pytest.raises(RuntimeError, match="no memory"):
+        graph.replay()
+    assert told(torch)[-1] == ("replay_end", 77, 0)
+
+
+def test_a_replay_that_is_interrupted_is_ended(torch: Torch, monkeypatch) -> None:
+    graph = torch.CUDAGraph()
+    graph.capture_begin()
+    graph.capture_end()
+    library = torch.plugin["graphs"].library()  # type: ignore[attr-defined]
+    begin = library.replay_begin
+
+    def interrupted(*arguments: Any) -> None:
+        begin(*arguments)
+        raise KeyboardInterrupt
+
+    library.replay_begin = interrupted
+    with pytest.raises(KeyboardInterrupt):
         graph.replay()
     assert told(torch)[-1] == ("replay_end", 77, 0)
 

@@ -6,7 +6,9 @@ PyTorch calls back after records and waits, and before it synchronises. What it 
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import gc
 import threading
 from collections.abc import Callable
 from ctypes import byref
@@ -131,26 +133,80 @@ def _make_streams_one_by_one(torch: Any) -> None:
     torch.cuda.Stream.__new__ = staticmethod(new)
 
 
+def _wrap(cls: Any, name: str, make: Callable[[Any], Any]) -> None:
+    """Puts `make(method)` in the place of a method, also of a class of C that refuses it."""
+    method = make(getattr(cls, name))
+    try:
+        setattr(cls, name, method)
+    except TypeError:
+        # What a class that cannot be changed has is in a dictionary like any other.
+        (members,) = gc.get_referents(cls.__dict__)
+        members[name] = method
+        ctypes.pythonapi.PyType_Modified(ctypes.py_object(cls))
+
+
 def _wrap_queries(torch: Any) -> None:
-    event_query, stream_query = torch.cuda.Event.query, torch.cuda.Stream.query
+    """A query that says done, and a time that can be told, are waits of the host."""
 
-    @functools.wraps(event_query)
-    def query_event(self: Any) -> bool:
-        done = event_query(self)
-        if done and self.cuda_event:
-            after_launch(library().try_event_synchronized, self.cuda_event)
-        return done
+    def query_of_events(query: Any) -> Any:
+        @functools.wraps(query)
+        def query_event(self: Any) -> bool:
+            done = query(self)
+            if done:
+                _event_is_done(self)
+            return done
 
-    @functools.wraps(stream_query)
-    def query_stream(self: Any) -> bool:
-        done = stream_query(self)
-        if done:
-            index = self.device.index
-            after_launch(library().try_stream_synchronized, index, self.cuda_stream)
-        return done
+        return query_event
 
-    torch.cuda.Event.query = query_event
-    torch.cuda.Stream.query = query_stream
+    def query_of_streams(query: Any) -> Any:
+        @functools.wraps(query)
+        def query_stream(self: Any) -> bool:
+            done = query(self)
+            if done and (stream := _handle_of_stream(torch, self)) is not None:
+                after_launch(library().try_stream_synchronized, self.device.index, stream)
+            return done
+
+        return query_stream
+
+    def time_between(elapsed_time: Any) -> Any:
+        @functools.wraps(elapsed_time)
+        def elapsed(self: Any, end_event: Any) -> float:
+            time = elapsed_time(self, end_event)
+            _event_is_done(self)
+            _event_is_done(end_event)
+            return time
+
+        return elapsed
+
+    # Those of `torch.cuda` call methods of their own bases.
+    for cls in (torch.cuda.Event, torch.Event):
+        _wrap(cls, "query", query_of_events)
+        _wrap(cls, "elapsed_time", time_between)
+    for cls in (torch.cuda.Stream, torch.Stream):
+        _wrap(cls, "query", query_of_streams)
+
+
+def _event_is_done(event: Any) -> None:
+    """The host knows that an event came, of whichever class."""
+    if event.device is None or event.device.type != "cuda":
+        return
+    handle = event.cuda_event if hasattr(event, "cuda_event") else event.event_id
+    if handle:
+        after_launch(library().try_event_synchronized, handle)
+
+
+def _handle_of_stream(torch: Any, stream: Any) -> int | None:
+    """CUDA's handle of a stream of whichever class."""
+    if stream.device.type != "cuda":
+        return None
+    if hasattr(stream, "cuda_stream"):
+        return stream.cuda_stream
+    of_cuda = torch.cuda.Stream(
+        stream_id=stream.stream_id,
+        device_index=stream.device_index,
+        device_type=stream.device_type,
+    )
+    return of_cuda.cuda_stream
 
 
 def _wrap_record_stream(torch: Any) -> None:

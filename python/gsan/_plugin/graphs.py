@@ -110,13 +110,17 @@ def plug_in(torch: Any) -> None:
             note_collective(group, device, stream)
             library().group_before_collective(group, stream)
         handle = c_void_p()
-        library().replay_begin(plan, device, stream, byref(handle))
         submitted = 0
         try:
+            library().replay_begin(plan, device, stream, byref(handle))
             replay(self)
             submitted = 1
-        finally:
             library().replay_end(handle, submitted)
+        except BaseException:
+            # A signal's handler may raise anywhere. What has ended already is none to the library.
+            if handle.value:
+                library().try_replay_end(handle, submitted)
+            raise
         for group in known.groups:
             library().group_after_collective(group, stream)
 

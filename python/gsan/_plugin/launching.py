@@ -49,20 +49,30 @@ def after_launch(call: Any, *arguments: Any) -> bool:
     return False
 
 
-def begin(device: int, stream: int, info: LaunchInfo) -> tuple[c_void_p, int, int]:
-    """Begins a launch; returns what `gsan_launch_end` takes, the launch table, and the index."""
-    launch, table, index = c_void_p(), c_uint64(), c_uint64()
+def begin(launch: c_void_p, device: int, stream: int, info: LaunchInfo) -> tuple[int, int]:
+    """Begins a launch; returns the launch table and the index.
+
+    `launch` becomes what `gsan_launch_end` takes: the caller has it also where a signal's handler
+    raises before this returns.
+    """
+    table, index = c_uint64(), c_uint64()
     library().launch_begin(device, stream, byref(info), byref(launch), byref(table), byref(index))
-    return launch, table.value, index.value
+    return table.value, index.value
 
 
 def plan_alone(device: int, stream: int, programmatic: bool) -> tuple[int, int]:
     """For launchers that are not Triton's: a launch that is told complete before it is made."""
     info = LaunchInfo(kernel=b"<unknown>", programmatic=programmatic)
     info.grid[:] = info.block[:] = (1, 1, 1)
-    launch, table, index = begin(device, stream, info)
-    library().launch_end(launch, 1)
-    return table, index
+    launch = c_void_p()
+    try:
+        state = begin(launch, device, stream, info)
+        library().launch_end(launch, 1)
+    except BaseException:
+        if launch.value:
+            library().try_launch_end(launch, 1)
+        raise
+    return state
 
 
 def _remember(module: Any, function: int, name: str, group: dict, hash: str) -> None:
@@ -76,24 +86,26 @@ def _forget(module: Any, function: int, name: str, group: dict, hash: str) -> No
 
 
 def _is_opaque(function: int) -> bool:
-    """Whether a kernel orders memory by means that its instrumentation does not see."""
+    """Whether a kernel orders memory by means that its instrumentation does not see, or may do so,
+    since its representation is not there.
+    """
     known = _opaque.get(function)
     if known is None:
-        known = False
         group = _groups.get(function, {})
         path = next((path for name, path in group.items() if name.endswith(".ttgir")), None)
-        if path is not None:
-            try:
-                with open(path, "rb") as file:
-                    ir = file.read()
-            except OSError:
-                ir = b""
-            if ir:
-                answer = c_int()
-                status = library().try_kernel_is_opaque(ir, byref(answer), None, None)
-                known = status == 0 and bool(answer.value)
-        _opaque[function] = known
+        known = _opaque[function] = path is None or _may_hide(path)
     return known
+
+
+def _may_hide(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            ir = file.read()
+    except OSError:
+        return True
+    answer = c_int()
+    status = library().try_kernel_is_opaque(ir, byref(answer), None, None)
+    return status != 0 or bool(answer.value)
 
 
 def plug_in(driver: ModuleType) -> None:
@@ -147,7 +159,7 @@ def plug_in(driver: ModuleType) -> None:
                 submitted = True
                 launch_exit_hook(metadata)
 
-            handle = None
+            handle = c_void_p()
             before, outer = _current.state, _current.waiting
             early = _current.programmatic
             _current.waiting = [] if outer is None else outer
@@ -165,8 +177,7 @@ def plug_in(driver: ModuleType) -> None:
                     info.grid[:] = (gridX * self.num_ctas, gridY, gridZ)
                     info.block[:] = (kernel_metadata[0] * 32, 1, 1)
                     device = triton.runtime.driver.active.get_current_device()
-                    handle, table, index = begin(device, stream, info)
-                    _current.state = (table, index)
+                    _current.state = begin(handle, device, stream, info)
                 result = launch(
                     gridX,
                     gridY,
@@ -179,15 +190,16 @@ def plug_in(driver: ModuleType) -> None:
                     leave if launch_exit_hook is not None else None,
                     *args,
                 )
-            except BaseException:
-                if handle is not None:
-                    # What went wrong is said, and not what came of it.
-                    library().try_launch_end(handle, int(submitted))
-                raise
-            else:
-                if handle is not None:
+                submitted = True
+                if handle.value:
                     library().launch_end(handle, 1)
                 return result
+            except BaseException:
+                if handle.value:
+                    # What went wrong is said, and not what came of it. A launch that has ended
+                    # already is none to the library.
+                    library().try_launch_end(handle, int(submitted))
+                raise
             finally:
                 _current.state, _current.programmatic = before, early
                 later, _current.waiting = _current.waiting, outer
