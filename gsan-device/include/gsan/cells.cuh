@@ -175,7 +175,7 @@ struct Victim {
 // takes the place of a write only if that is ordered before it, and of a read only if its own number is
 // smaller.
 template <unsigned S, class P>
-GSAN_CALLED Victim victim(Cell<S> cell, u64 record, P past, Sampler sampler) {
+GSAN_COLD Victim victim(Cell<S> cell, u64 record, P past, Sampler sampler) {
   bool writes = record_writes(record);
   u32 index = Victim::kNone;
   u32 number = 0;
@@ -201,7 +201,7 @@ GSAN_CALLED Victim victim(Cell<S> cell, u64 record, P past, Sampler sampler) {
 // Changes the cell at `words`, read as `cell`, as the access requires. Returns the limit that was
 // met, or kNoLoss, and whether anything was changed.
 template <unsigned S, class P>
-GSAN_CALLED u32 update(u64* words, Cell<S> cell, Survey found, CellAccess access, P past,
+GSAN_COLD u32 update(u64* words, Cell<S> cell, Survey found, CellAccess access, P past,
                      Sampler sampler, bool& changed) {
   u64 first = cell.word[0];
   changed = !found.equal || found.observed != 0;

@@ -173,9 +173,7 @@ KEEPS_IN_KERNEL = {
     "begin_strong": 16,
     "end_strong": 16,
     "survey": 32,
-    "update": 32,
     "may_begin": 32,
-    "victim": 48,
     "note_cluster_copy": 48,
     # Kernels hold tiles meanwhile.
     "access_box": 80,
@@ -190,6 +188,7 @@ KEEPS_ONCE = {
     "acquire_everything_so_far": 66,
     "site_by_pointer": 68,
     "report": 68,
+    "update": 68,
     "read_publication": 68,
     "later_checkpoint": 68,
     "is_ordered_elsewhere": 70,
