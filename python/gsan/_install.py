@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+import warnings
 from types import ModuleType
 from typing import Any
 
@@ -39,9 +39,10 @@ class _State:
         self.lock = threading.RLock()
         self.installed = False
         self.process = os.getpid()
-        # How many `enable()`s are open, and whether a whole run is checked.
+        # How many `enable()`s are open, whether a whole run is checked, whether one ever was.
         self.enabled = 0
         self.always = False
+        self.ever = False
 
 
 _state = _State()
@@ -55,6 +56,11 @@ def is_installed() -> bool:
 def is_on() -> bool:
     """Whether kernels are instrumented now because of `enable` or `gsan run`."""
     return _state.always or _state.enabled > 0
+
+
+def was_ever_on() -> bool:
+    """Whether kernels are or were instrumented because of `enable` or `gsan run`."""
+    return _state.always or _state.ever
 
 
 def unsupported(version: str) -> UnsupportedTriton | None:
@@ -133,8 +139,7 @@ def _plug_into_triton(triton: ModuleType) -> None:
     compiling.plug_in(compiler)
     launching.plug_in(driver)
     _replace_imported()
-    if is_on():
-        _instrument(triton)
+    _follow_mode(triton.knobs.compilation)  # type: ignore[attr-defined]
 
 
 def _replace_imported() -> None:
@@ -158,15 +163,60 @@ def _plug_into_torch(torch: ModuleType) -> None:
     events.plug_in(torch)
     graphs.plug_in(torch)
     _imports.when_imported("torch.distributed", collectives.plug_in)
-    if is_on():
+    if not is_on():
+        return
+    if error := _without_pools():
+        print(f"gsan: cannot check this process: {error}", file=sys.stderr)
+    else:
         memory.pools.want()
 
 
-def _instrument(triton: Any) -> None:
-    compilation = triton.knobs.compilation
-    modes = [mode.strip() for mode in compilation.instrumentation_mode.split(",") if mode.strip()]
-    if "gsan" not in modes:
-        compilation.instrumentation_mode = ",".join([*modes, "gsan"])
+def _without_pools() -> Error | None:
+    """What is to be said if PyTorch's allocator is one that knows no pools of memory."""
+    for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
+        settings = os.environ.get(name, "").replace(" ", "")
+        if "backend:cudaMallocAsync" in settings:
+            return Error(
+                "PyTorch's allocator cudaMallocAsync cannot take GSan's memory; "
+                f"leave backend:cudaMallocAsync out of {name}",
+                "GSAN_UNSUPPORTED",
+            )
+    return None
+
+
+def _modes(mode: str | None) -> list[str]:
+    return [name.strip() for name in (mode or "").split(",") if name.strip()]
+
+
+def _follow_mode(compilation: Any) -> None:
+    """Makes Triton's instrumentation mode what the program chose, and "gsan" while that is on.
+
+    The program's own choice is kept apart: it may change it, save it and put it back at any time.
+    """
+    cls, name = type(compilation), "instrumentation_mode"
+    default = getattr(cls, name)
+    if isinstance(default, property):
+        return
+
+    def own(self: Any) -> str:
+        return self.__dict__.get(name, default)
+
+    def effective(self: Any) -> str:
+        mode = own(self)
+        if not is_on() or "gsan" in (names := _modes(mode)):
+            return mode
+        return ",".join([*names, "gsan"])
+
+    def choose(self: Any, mode: str) -> None:
+        # What was read while it is on, and is put back, is not the program's choice.
+        if is_on() and "gsan" not in _modes(own(self)):
+            mode = ",".join(one for one in _modes(mode) if one != "gsan")
+        self.__dict__[name] = mode
+
+    def forget(self: Any) -> None:
+        self.__dict__.pop(name, None)
+
+    setattr(cls, name, property(effective, choose, forget))
 
 
 def _leave_alone(triton: Any) -> None:
@@ -174,7 +224,7 @@ def _leave_alone(triton: Any) -> None:
     compilation = getattr(getattr(triton, "knobs", None), "compilation", None)
     mode = getattr(compilation, "instrumentation_mode", None)
     if compilation is not None and mode:
-        others = [name.strip() for name in mode.split(",") if name.strip() != "gsan"]
+        others = [name for name in _modes(mode) if name != "gsan"]
         compilation.instrumentation_mode = ",".join(others)
 
 
@@ -182,8 +232,14 @@ def _prepare_inductor() -> None:
     """Inductor's own launcher would never pass the hidden arguments, and processes that compile
     for it would not know of this one's settings.
     """
-    os.environ.setdefault("TORCHINDUCTOR_USE_STATIC_CUDA_LAUNCHER", "0")
-    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+    launcher = os.environ.setdefault("TORCHINDUCTOR_USE_STATIC_CUDA_LAUNCHER", "0")
+    threads = os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+    # It reads the environment once.
+    if config := sys.modules.get("torch._inductor.config"):
+        if launcher == "0":
+            config.use_static_cuda_launcher = False  # type: ignore[attr-defined]
+        if threads == "1":
+            config.compile_threads = 1  # type: ignore[attr-defined]
 
 
 def run_checked() -> None:
@@ -197,51 +253,66 @@ def run_checked() -> None:
         _watch_imports()
 
 
-@contextlib.contextmanager
-def enable() -> Iterator[None]:
+class _Enabled(contextlib.ContextDecorator):
+    """What `enable` returns."""
+
+    def __init__(self) -> None:
+        self._used = False
+
+    def __enter__(self) -> None:
+        self._used = True
+        install()
+        if error := _without_pools():
+            raise error
+        with _state.lock:
+            _prepare_inductor()
+            first = not is_on()
+            _state.enabled += 1
+            _state.ever = True
+            if first:
+                _switch_on()
+
+    def __exit__(self, *_: object) -> None:
+        with _state.lock:
+            # A child that was forked inside has left already.
+            if _state.enabled == 0:
+                return
+            _state.enabled -= 1
+            if not is_on():
+                _switch_off()
+
+    def __call__(self, function: Any) -> Any:
+        self._used = True
+        return super().__call__(function)
+
+    def __del__(self) -> None:
+        if not self._used:
+            text = "gsan.enable() alone checks nothing; write `with gsan.enable():`"
+            warnings.warn(text, UserWarning, stacklevel=2)
+
+
+def enable() -> _Enabled:
     """Checks the kernels that are launched inside: instrumented, with managed memory for every
-    thread of the process.
+    thread of the process. For `with gsan.enable():`, or `@gsan.enable()` above a function.
 
     Memory that was allocated before is not checked. May be nested, and under `gsan run` changes
     nothing.
 
     Raises:
         UnsupportedTriton: see `install`.
+        Error: PyTorch's allocator is cudaMallocAsync.
     """
-    install()
-    with _state.lock:
-        _prepare_inductor()
-        first = not is_on()
-        _state.enabled += 1
-        mode = _switch_on() if first else None
-    try:
-        yield
-    finally:
-        with _state.lock:
-            _state.enabled -= 1
-            if not is_on():
-                _switch_off(mode)
+    return _Enabled()
 
 
-def _switch_on() -> str | None:
-    """Returns the instrumentation mode as it was, if Triton is there."""
-    mode = None
-    if triton := sys.modules.get("triton"):
-        mode = triton.knobs.compilation.instrumentation_mode  # type: ignore[attr-defined]
-        _instrument(triton)
+def _switch_on() -> None:
     if "torch" in sys.modules:
         from ._plugin.memory import pools
 
         pools.want()
-    return mode
 
 
-def _switch_off(mode: str | None) -> None:
-    if triton := sys.modules.get("triton"):
-        if mode is None:
-            _leave_alone(triton)
-        else:
-            triton.knobs.compilation.instrumentation_mode = mode  # type: ignore[attr-defined]
+def _switch_off() -> None:
     if "torch" in sys.modules:
         from ._plugin.memory import pools
 

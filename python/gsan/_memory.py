@@ -31,6 +31,7 @@ def configure(
     rng_seed: int | None = None,
     clock_buffer_size: int | None = None,
     handle_type: ShareableHandleType | None = None,
+    **unknown: Any,
 ) -> None:
     """Settings of this process, over those of environment and files.
 
@@ -44,7 +45,10 @@ def configure(
     Raises:
         RuntimeError: memory was allocated or a kernel launched already: settings are fixed then.
         ValueError: a setting is out of range, or one of a pair is missing.
+        TypeError: there is no such setting.
     """
+    for name in unknown:
+        raise TypeError(f"configure has no setting {name!r}{_similar(name)}")
     if (device_ranks is None) != (num_devices is None):
         raise ValueError("device_ranks and num_devices must be given together")
     config = Config()
@@ -75,7 +79,20 @@ def configure(
         raise
 
 
+_SETTINGS = ("device_ranks", "num_devices", "rng_seed", "clock_buffer_size", "handle_type")
+
+
+def _similar(name: str) -> str:
+    import difflib
+
+    inside = [setting for setting in _SETTINGS if name in setting]
+    near = inside or difflib.get_close_matches(name, _SETTINGS, 1)
+    return f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(_SETTINGS)}"
+
+
 def _check_ranks(device_ranks: dict[int, int], num_devices: int) -> None:
+    if not 1 <= num_devices <= 0xFFFF_FFFF:
+        raise ValueError(f"num_devices is {num_devices}; it must be from 1 to 2**32 - 1")
     for device, rank in device_ranks.items():
         if device < 0:
             raise ValueError(f"device_ranks names device {device}; devices count from 0")

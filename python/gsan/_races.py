@@ -5,14 +5,17 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import json
 import os
+import stat
+import threading
+import warnings
 from collections.abc import Callable
 from ctypes import byref, c_uint64
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
-from . import _native
+from . import _install, _native
 from ._errors import Error, RaceFound
 from ._native import library, loaded
 
@@ -164,13 +167,30 @@ def race_count(*, possible: bool = False) -> int:
 
 
 def assert_no_races(*, possible: bool = False) -> None:
-    """Waits for the devices.
+    """Waits for the devices. Warns if nothing was checked.
 
     Raises:
         RaceFound: a race was found; the message is the report.
     """
     if race_count(possible=possible):
         raise RaceFound(report(), races(possible=possible))
+    if why := _why_nothing_was_checked():
+        warnings.warn(f"gsan: nothing was checked: {why}", UserWarning, stacklevel=2)
+
+
+def _why_nothing_was_checked() -> str | None:
+    if loaded():
+        usage = json.loads(library().text("usage"))
+        if usage["accesses"]:
+            return None
+        if usage["launches"]:
+            return (
+                "no instrumented kernel accessed memory that GSan manages; "
+                "make tensors inside gsan.enable()"
+            )
+    if _install.was_ever_on():
+        return "no instrumented kernel was launched inside gsan.enable()"
+    return "kernels are checked inside `with gsan.enable():`, or under `gsan run`"
 
 
 def report(format: Format = "human") -> str:
@@ -180,11 +200,37 @@ def report(format: Format = "human") -> str:
     return library().text("report", format.encode())
 
 
-def write_report(path: str | Path, format: Format = "json") -> None:
-    """Writes a report to a file."""
-    if format not in ("human", "json", "sarif"):
-        raise ValueError(f'no report format {format!r}; there are "human", "json" and "sarif"')
-    library().write_report(format.encode(), str(path).encode())
+def write_report(path: str | bytes | os.PathLike, format: Format = "json") -> None:
+    """Writes a report to a file, which appears as a whole. What is no ordinary file, such as
+    `/dev/stdout`, is written to.
+
+    Raises:
+        Error: it cannot be written; the message says why.
+    """
+    place = os.path.realpath(os.fsdecode(path))
+    text = report(format).encode()
+    try:
+        _write_whole(place, text)
+    except OSError as error:
+        raise Error(
+            f"the report cannot be written to {os.fsdecode(path)}: {error.strerror}", "GSAN_IO"
+        ) from error
+
+
+def _write_whole(place: str, text: bytes) -> None:
+    if os.path.exists(place) and not stat.S_ISREG(os.stat(place).st_mode):
+        with open(place, "wb") as file:
+            file.write(text)
+        return
+    name = f"{place}.{os.getpid()}-{threading.get_ident()}.tmp"
+    try:
+        with open(name, "xb") as file:
+            file.write(text)
+        os.replace(name, place)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
 
 
 def forget_races() -> None:

@@ -5,6 +5,7 @@ The marker `@pytest.mark.gsan(False)` turns it off for a test, a class or a modu
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Generator
@@ -32,9 +33,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
         try:
             gsan.install()
+            _warn_of_files(config)
         except gsan.Error as error:
             raise pytest.UsageError(f"--gsan: {error}") from error
-        _warn_of_files(config)
 
 
 def _warn_of_files(config: pytest.Config) -> None:
@@ -54,6 +55,8 @@ def _warn_of_files(config: pytest.Config) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Tests that pass where nothing was checked say nothing of races."""
+    if config.getoption("gsan"):
+        _show_of_others(terminalreporter)
     if not config.getoption("gsan") or config.getoption("numprocesses", None):
         # With pytest-xdist, what was checked is known to the workers alone.
         return
@@ -81,7 +84,21 @@ def _wanted(item: pytest.Item) -> bool:
     marker = item.get_closest_marker("gsan")
     if marker is None:
         return True
-    return bool(marker.kwargs.get("on", marker.args[0] if marker.args else True))
+    return marker.kwargs.get("on", marker.args[0] if marker.args else True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Markers that nobody would understand are refused before anything runs."""
+    for item in items:
+        for marker in item.iter_markers("gsan"):
+            given = [*marker.args, *marker.kwargs.values()]
+            known = not set(marker.kwargs) - {"on"} and len(given) <= 1
+            if not known or not all(isinstance(value, bool) for value in given):
+                shown = [repr(value) for value in marker.args]
+                shown += [f"{name}={value!r}" for name, value in marker.kwargs.items()]
+                raise pytest.UsageError(
+                    f"{item.nodeid}: the marker gsan takes True or False, not ({', '.join(shown)})"
+                )
 
 
 @pytest.hookimpl(wrapper=True)
@@ -92,21 +109,85 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: Any) -> Generator[None,
     import gsan
 
     with gsan.enable():
+        # What is found from now on belongs to this test, up to the moment when the GPU has done all
+        # of it.
+        gsan.race_count()
+        gsan.forget_races()
         return (yield)
+
+
+_FOUND = pytest.StashKey[str]()
+_SECTION = "data races"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
+    return (yield from _looked_at(item, "the setup of this test"))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    return (yield from _looked_at(item, "this test"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
+    return (yield from _looked_at(item, "the teardown of this test"))
+
+
+def _looked_at(item: pytest.Item, phase: str) -> Generator[None, Any, Any]:
+    """A phase of a test, which fails if a race was found in it."""
     if not _wanted(item):
         return (yield)
+    try:
+        result = yield
+    except (Exception, pytest.fail.Exception, pytest.skip.Exception):
+        # It has ended in its own way; what was found is shown beside that.
+        from ._errors import Error
+
+        with contextlib.suppress(Error):
+            if text := _taken(phase):
+                item.stash[_FOUND] = text
+        raise
+    if text := _taken(phase):
+        item.stash[_FOUND] = text
+        pytest.fail(text, pytrace=False)
+    return result
+
+
+def _taken(phase: str) -> str | None:
+    """What there is to say of the races that were found since the last question."""
     import gsan
 
-    # What is found later belongs to this test, up to the moment when the GPU has done all of it.
-    gsan.race_count()
-    gsan.forget_races()
-    result = yield
     count = gsan.race_count()
-    if count:
-        races = "1 data race" if count == 1 else f"{count} data races"
-        pytest.fail(f"{races} in this test\n\n{gsan.report('human')}", pytrace=False)
-    return result
+    if not count:
+        return None
+    races = "1 data race" if count == 1 else f"{count} data races"
+    text = (
+        f"{races} in {phase}\n\n{gsan.report('human')}\n"
+        "Notes and what was checked are counted since the start or last reset."
+    )
+    gsan.forget_races()
+    return text
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Generator[None, Any, Any]:
+    """Shows the races of a test that failed by itself, was skipped, or was expected to fail."""
+    report = yield
+    text = item.stash.get(_FOUND, None)
+    if text is not None:
+        del item.stash[_FOUND]
+        if not report.failed or text not in report.longreprtext:
+            report.sections.append((_SECTION, text))
+    return report
+
+
+def _show_of_others(terminalreporter: Any) -> None:
+    """Races of tests that are not shown as failures."""
+    for outcome in ("skipped", "xfailed"):
+        for report in terminalreporter.stats.get(outcome, []):
+            for name, text in report.sections:
+                if name == _SECTION:
+                    terminalreporter.write_sep("_", f"{report.nodeid} ({outcome})")
+                    terminalreporter.write_line(text)

@@ -249,11 +249,14 @@ class GSanSymmetricMemoryHandle:
 
         Raises:
             NotImplementedError: another channel than 0.
+            ValueError: `timeout_ms` is out of range.
             RuntimeError: a rank did not come in time; the message says which.
         """
         self._check_open()
         if channel != 0:
             raise NotImplementedError("Only channel=0 is supported in GSan symmetric memory.")
+        if not 0 <= timeout_ms <= 0xFFFF_FFFF:
+            raise ValueError(f"timeout_ms is {timeout_ms}; it must be from 0 to 2**32 - 1")
         if self._barrier_handle is None:
             raise RuntimeError("GSan symmetric-memory barrier counter is unavailable.")
         import torch

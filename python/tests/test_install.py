@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import warnings
 from pathlib import Path
+from types import ModuleType
 
 import gsan
 import pytest
@@ -84,3 +88,93 @@ def test_a_library_that_is_not_there_is_named(python) -> None:
     code = "import gsan\ntry: gsan.install()\nexcept gsan.LibraryNotFound as e: print(e.status, e)"
     answer = python(code, GSAN_LIBRARY="/dev/null")
     assert "GSAN_IO /dev/null cannot be loaded" in answer.stdout, answer
+
+
+@pytest.fixture
+def knobs(monkeypatch: pytest.MonkeyPatch):
+    """As much of Triton's settings as there is to follow; nothing is plugged in."""
+
+    class Compilation:
+        instrumentation_mode = ""
+
+    monkeypatch.setattr(_install, "_state", _install._State())
+    monkeypatch.setattr(_install, "install", lambda: None)
+    monkeypatch.setattr(_install, "_prepare_inductor", lambda: None)
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    made = Compilation()
+    _install._follow_mode(made)
+    _install._follow_mode(made)
+    return made
+
+
+def test_the_mode_is_on_inside_and_the_program_s_own_outside(knobs) -> None:
+    assert knobs.instrumentation_mode == ""
+    knobs.instrumentation_mode = "consan"
+    outer, inner = gsan.enable(), gsan.enable()
+    outer.__enter__()
+    assert knobs.instrumentation_mode == "consan,gsan"
+    inner.__enter__()
+    # They need not end in order.
+    outer.__exit__(None, None, None)
+    assert knobs.instrumentation_mode == "consan,gsan"
+    inner.__exit__(None, None, None)
+    assert knobs.instrumentation_mode == "consan"
+
+
+def test_the_mode_stays_on_when_settings_are_read_again_or_put_back(knobs) -> None:
+    # As `knobs.scope` does.
+    before = dict(knobs.__dict__)
+    with gsan.enable():
+        # As `knobs.refresh_knobs` does.
+        knobs.instrumentation_mode = ""
+        assert knobs.instrumentation_mode == "gsan"
+        knobs.__dict__.clear()
+        knobs.__dict__.update(before)
+        assert knobs.instrumentation_mode == "gsan"
+        saved = knobs.instrumentation_mode
+        knobs.instrumentation_mode = "consan"
+        assert knobs.instrumentation_mode == "consan,gsan"
+        knobs.instrumentation_mode = saved
+    assert knobs.instrumentation_mode == ""
+    knobs.instrumentation_mode = "gsan"
+    with gsan.enable():
+        assert knobs.instrumentation_mode == "gsan"
+    assert knobs.instrumentation_mode == "gsan"
+
+
+def test_enable_that_is_not_entered_is_a_warning(knobs) -> None:
+    with pytest.warns(UserWarning, match="write `with gsan.enable"):
+        gsan.enable()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+
+        @gsan.enable()
+        def mode() -> str:
+            return knobs.instrumentation_mode
+
+        assert (mode(), mode(), knobs.instrumentation_mode) == ("gsan", "gsan", "")
+
+
+def test_an_allocator_without_pools_is_named(knobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "backend: cudaMallocAsync")
+    with pytest.raises(gsan.Error, match="leave backend:cudaMallocAsync out of PYTORCH_CUDA"):
+        with gsan.enable():
+            pass
+    assert not _install.is_on()
+
+
+def test_torch_compile_that_was_used_before_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = ModuleType("torch._inductor.config")
+    config.__dict__.update(use_static_cuda_launcher=True, compile_threads=8)
+    monkeypatch.setitem(sys.modules, config.__name__, config)
+    for name in ("TORCHINDUCTOR_USE_STATIC_CUDA_LAUNCHER", "TORCHINDUCTOR_COMPILE_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "4")
+    _install._prepare_inductor()
+    # What the user chose stays.
+    assert vars(config)["compile_threads"] == 8 and not vars(config)["use_static_cuda_launcher"]
+    monkeypatch.delenv("TORCHINDUCTOR_COMPILE_THREADS")
+    _install._prepare_inductor()
+    assert vars(config)["compile_threads"] == 1
+    for name in ("TORCHINDUCTOR_USE_STATIC_CUDA_LAUNCHER", "TORCHINDUCTOR_COMPILE_THREADS"):
+        os.environ.pop(name)

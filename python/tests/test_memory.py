@@ -17,6 +17,8 @@ from gsan.testing import ScalarClock
         ({"num_devices": 2}, "device_ranks and num_devices must be given together"),
         ({"device_ranks": {0: 2}, "num_devices": 2}, "ranks are from 0 to 1"),
         ({"device_ranks": {-1: 0}, "num_devices": 2}, "devices count from 0"),
+        ({"device_ranks": {0: 0}, "num_devices": 2**33}, "num_devices is 8589934592"),
+        ({"device_ranks": {}, "num_devices": 0}, "num_devices is 0"),
         ({"rng_seed": -1}, "must be from 0 to"),
         ({"clock_buffer_size": 0}, "must be from 1 on"),
         ({"handle_type": 3}, "3 is not a valid ShareableHandleType"),
@@ -25,6 +27,32 @@ from gsan.testing import ScalarClock
 def test_settings_that_cannot_be(settings: dict, error: str) -> None:
     with pytest.raises(ValueError, match=error):
         gsan.configure(**settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("seed", "'rng_seed'"), ("num_device", "'num_devices'"), ("xyz", "there are device_ranks, ")],
+)
+def test_settings_that_are_none_name_those_that_are(name: str, said: str) -> None:
+    with pytest.raises(TypeError, match=f"no setting '{name}'; .*{said}"):
+        gsan.configure(**{name: 4})
+
+
+def test_a_barrier_waits_for_a_time_that_can_be() -> None:
+    from gsan.symmetric_memory import GSanSymmetricMemoryHandle
+
+    handle = GSanSymmetricMemoryHandle(
+        group=None,
+        rank=0,
+        world_size=1,
+        device_index=0,
+        buffer_size=0,
+        peer_ptrs=(0,),
+        peer_offsets=(0,),
+    )
+    for timeout in (-5, 2**32):
+        with pytest.raises(ValueError, match=f"timeout_ms is {timeout}"):
+            handle.barrier(0, timeout)
 
 
 def test_clocks_compare_by_value_with_any_of_the_same_fields() -> None:

@@ -36,7 +36,63 @@ def test_a_race_fails_its_test_and_no_other(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess("--gsan", "-p", "no:cacheprovider")
     result.assert_outcomes(passed=3, failed=2)
     result.stdout.fnmatch_lines(["*1 data race in this test*", "*the report of ?'a race'?*"])
-    result.stdout.fnmatch_lines(["*AssertionError: itself*"])
+    # A test that fails by itself is that, and shows its race as well.
+    result.stdout.fnmatch_lines(["*AssertionError: itself*", "*data races*", "*of ?'late'?*"])
+
+
+PHASES = """
+import pytest
+@pytest.fixture
+def sets_up_racy(): pytest.found.append("before")
+@pytest.fixture
+def tears_down_racy():
+    yield
+    pytest.found.append("after")
+def test_in_setup(sets_up_racy): pass
+def test_in_teardown(tears_down_racy): pass
+def test_clean(): pass
+def test_skipped(): pytest.found.append("hidden one"); pytest.skip("now")
+@pytest.mark.xfail
+def test_expected(): pytest.found.append("hidden two")
+"""
+
+
+def test_races_of_fixtures_and_of_tests_that_do_not_fail_are_shown(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makeconftest(CONFTEST)
+    pytester.makepyfile(PHASES)
+    result = pytester.runpytest_subprocess("--gsan", "-p", "no:cacheprovider")
+    result.assert_outcomes(passed=2, errors=2, skipped=1, xfailed=1)
+    result.stdout.fnmatch_lines(["*1 data race in the setup of this test*", "*of ?'before'?*"])
+    result.stdout.fnmatch_lines(["*1 data race in the teardown of this test*", "*of ?'after'?*"])
+    result.stdout.fnmatch_lines(["*::test_skipped (skipped)*", "*of ?'hidden one'?*"])
+    result.stdout.fnmatch_lines(["*::test_expected (xfailed)*", "*of ?'hidden two'?*"])
+
+
+@pytest.mark.parametrize("given", ["'no'", "True, False", "of=True", "0"])
+def test_a_marker_that_says_something_else_is_refused(
+    pytester: pytest.Pytester, given: str
+) -> None:
+    pytester.makepyfile(f"import pytest\n@pytest.mark.gsan({given})\ndef test(): pass")
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*::test: the marker gsan takes True or False, not ({given})"])
+
+
+@pytest.mark.parametrize("wrong", ["variable", "file"])
+def test_a_wrong_configuration_is_said_in_one_line(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, wrong: str
+) -> None:
+    if wrong == "variable":
+        monkeypatch.setenv("GSAN_SHADOW_RECORDS", "many")
+    else:
+        (pytester.path / "gsan.toml").write_text("[shadow]\nrecords = 'many'\n")
+    pytester.makepyfile("def test(): pass")
+    result = pytester.runpytest_subprocess("--gsan", "-p", "no:cacheprovider")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --gsan: *records*"])
+    assert "INTERNALERROR" not in result.stdout.str() + result.stderr.str()
 
 
 @pytest.mark.parametrize("launches", [0, 1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from ctypes import POINTER, cast, pointer, sizeof
 
 import gsan
@@ -61,7 +62,7 @@ class Found:
         possible._obj.value = sum(bool(one.possible) for one in self.found)
 
     def text(self, name: str, *_) -> str:
-        return f"the {name}"
+        return '{"accesses": 9, "launches": 1}' if name == "usage" else f"the {name}"
 
 
 def test_possible_races_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,6 +82,54 @@ def test_possible_races_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_was_found_where_nothing_was_loaded(python) -> None:
     code = "import gsan; print(gsan.races(), gsan.race_count(), gsan.assert_no_races())"
     assert python(code).stdout.strip() == "[] 0 None"
+
+
+@pytest.mark.parametrize(
+    ("launches", "ever", "why"),
+    [
+        (0, False, "kernels are checked inside `with gsan.enable"),
+        (0, True, "no instrumented kernel was launched inside"),
+        (3, True, "no instrumented kernel accessed memory that GSan manages"),
+    ],
+)
+def test_no_races_where_nothing_was_checked_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch, launches: int, ever: bool, why: str
+) -> None:
+    library = Found()
+    library.text = lambda name: f'{{"accesses": 0, "launches": {launches}}}'  # type: ignore
+    monkeypatch.setattr(_races, "library", lambda: library)
+    monkeypatch.setattr(_races, "loaded", lambda: True)
+    monkeypatch.setattr(_races._install, "was_ever_on", lambda: ever)
+    with pytest.warns(UserWarning, match=f"nothing was checked: {why}"):
+        gsan.assert_no_races()
+
+
+def test_reports_are_written_as_files_are(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    monkeypatch.setattr(_races, "library", Found)
+    before = os.umask(0o022)
+    try:
+        gsan.write_report(tmp_path / "new.json")
+        assert (tmp_path / "new.json").stat().st_mode & 0o777 == 0o644
+    finally:
+        os.umask(before)
+    (tmp_path / "link").symlink_to("new.json")
+    (tmp_path / "new.json").write_text("old")
+    gsan.write_report(str(tmp_path / "link").encode(), "human")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "new.json").read_text() == "the report"
+    os.mkfifo(tmp_path / "fifo")
+    end = os.open(tmp_path / "fifo", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        gsan.write_report(tmp_path / "fifo")
+        assert os.read(end, 100) == b"the report" and (tmp_path / "fifo").is_fifo()
+    finally:
+        os.close(end)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fifo", "link", "new.json"]
+    with pytest.raises(gsan.Error, match="cannot be written to .*nowhere/x: No such file"):
+        gsan.write_report(tmp_path / "nowhere" / "x")
+    for wrong in (None, 5):
+        with pytest.raises(TypeError):
+            gsan.write_report(wrong)  # type: ignore[arg-type]
 
 
 def test_forms_of_reports_are_named() -> None:
