@@ -7,6 +7,9 @@ use gsan_core::ids::DeviceRank;
 
 use crate::rows::Knowledge;
 
+/// How many banks may wait for the host to know of their work.
+const MANY: usize = 8;
+
 /// The banks of one device.
 pub(crate) struct Banks {
     first: u32,
@@ -38,14 +41,21 @@ impl Banks {
 
     /// A bank that nobody has, or else the one that fewest share; and whether it is shared. Of those that
     /// nobody has one comes first whose work the host `knows`, so that nothing is ordered by it that is not
-    /// ordered already; then the one that was given back longest ago.
+    /// ordered already; then the one that was given back longest ago. If there are many of these, that one
+    /// comes first: each stream has rows for each bank of its graphs.
     pub(crate) fn take(&mut self, knows: impl Fn(&Knowledge) -> bool) -> (u32, bool) {
-        let worst = |bank: &Bank| match knows(&bank.left) {
+        let is_known: Vec<bool> = self.banks.iter().map(|bank| knows(&bank.left)).collect();
+        let waiting = self.banks.iter().zip(&is_known);
+        let waiting = waiting.filter(|(bank, known)| bank.users == 0 && !**known);
+        let many = waiting.count() >= MANY;
+        let worst = |bank: &Bank, known: bool| match known {
+            true if many => (bank.users, u64::MAX),
             true => (bank.users, 0),
             false => (bank.users, 1 + bank.since),
         };
-        let best = self.banks.iter_mut().enumerate();
-        let Some((index, bank)) = best.min_by_key(|(_, bank)| worst(bank)) else {
+        let banks = self.banks.iter_mut().zip(is_known).enumerate();
+        let best = banks.min_by_key(|(_, (bank, known))| worst(bank, *known));
+        let Some((index, (bank, _))) = best else {
             return (self.first, true);
         };
         bank.users += 1;

@@ -5,7 +5,7 @@
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use gsan_vmm::backend::{Backend, Device, Result};
 
@@ -40,6 +40,8 @@ struct RowState {
     tables: Vec<u64>,
     /// Areas that were given back: bytes and address.
     areas: Vec<(u64, u64)>,
+    /// Those whose free pairs nobody reads or writes any more, who lend them when memory is short.
+    lenders: Vec<Weak<Turn>>,
 }
 
 /// How many pairs a stream may have though memory is short: the frontier, the completions of
@@ -62,6 +64,7 @@ impl RowMemory {
                 left: Vec::new(),
                 tables: Vec::new(),
                 areas: Vec::new(),
+                lenders: Vec::new(),
             }),
         }
     }
@@ -124,32 +127,64 @@ impl RowMemory {
 
     /// A pair of empty rows, for somebody who has `has` of them.
     fn pair(&self, has: usize) -> Option<Pair> {
-        let left = {
+        let (plenty, left) = {
             let mut state = self.lock();
-            let room = state.end - state.next;
-            let enough = has < FEW || room >= self.reserve;
-            if enough && room >= self.pair_bytes {
-                let own = state.next;
-                state.next += self.pair_bytes;
-                let end = state.next;
-                match state.made.last_mut() {
-                    Some(last) if last.1 == own => last.1 = end,
-                    _ => state.made.push((own, end)),
-                }
-                return Some(Pair {
-                    own,
-                    foreign: own + self.own_bytes,
-                });
-            }
-            state.left.pop()?
+            let plenty = state.end - state.next >= self.reserve.max(self.pair_bytes);
+            (plenty, if plenty { None } else { state.left.pop() })
         };
-        match self.backend.fill(self.device, left.own, self.pair_bytes, 0) {
-            Ok(()) => Some(left),
+        if plenty {
+            return self.new_pair();
+        }
+        // Whoever has a few takes his own back rather than what others may need.
+        let used = match left {
+            None if has < FEW => self.borrowed(),
+            left => left,
+        };
+        let Some(used) = used else {
+            return if has < FEW { self.new_pair() } else { None };
+        };
+        match self.backend.fill(self.device, used.own, self.pair_bytes, 0) {
+            Ok(()) => Some(used),
             Err(error) => {
                 tracing::warn!(%error, "rows cannot be cleared and stay unused");
                 None
             }
         }
+    }
+
+    /// A pair that nobody had before.
+    fn new_pair(&self) -> Option<Pair> {
+        let mut state = self.lock();
+        if state.end - state.next < self.pair_bytes {
+            return None;
+        }
+        let own = state.next;
+        state.next += self.pair_bytes;
+        let end = state.next;
+        match state.made.last_mut() {
+            Some(last) if last.1 == own => last.1 = end,
+            _ => state.made.push((own, end)),
+        }
+        Some(Pair {
+            own,
+            foreign: own + self.own_bytes,
+        })
+    }
+
+    /// A free pair of somebody else.
+    fn borrowed(&self) -> Option<Pair> {
+        let lenders: Vec<Arc<Turn>> = {
+            let mut state = self.lock();
+            state.lenders.retain(|lender| lender.strong_count() > 0);
+            state.lenders.iter().filter_map(Weak::upgrade).collect()
+        };
+        // One that is busy is passed over: it may be waiting for this one.
+        lenders.iter().find_map(|lender| {
+            let mut lender = lender.state.try_lock().ok()?;
+            let pair = lender.free.pop()?;
+            lender.pairs -= 1;
+            Some(pair)
+        })
     }
 
     /// Clears every pair, in use or not.
@@ -220,6 +255,12 @@ impl Turn {
 
     fn lock(&self) -> MutexGuard<'_, TurnState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on others may have its free pairs. They must not be read or written by work that is still
+    /// to be done.
+    pub(crate) fn lend(self: &Arc<Self>) {
+        self.memory.lock().lenders.push(Arc::downgrade(self));
     }
 
     /// A pair that nobody reads any more.

@@ -532,10 +532,13 @@ impl StreamState {
         lineage: impl FnOnce() -> u32,
     ) -> Result<(), OutOfRows> {
         if !self.graphs.iter().any(|known| known.bank == bank) {
+            let turn = Turn::new(memory);
+            // A completion of a graph is kept until the stream has passed it.
+            turn.lend();
             self.graphs.push(GraphRows {
                 bank,
                 lineage: lineage(),
-                turn: Turn::new(memory),
+                turn,
                 newest: 0,
                 next: None,
                 lent: Vec::new(),

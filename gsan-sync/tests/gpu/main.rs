@@ -338,13 +338,14 @@ fn a_graph_by_hand_has_the_edges_it_was_given() {
     }
 }
 
-/// What the kernels of a captured graph do: each edge orders a granule of its own. What comes from outside is
-/// also read at the end: two accesses at the same moment may lose their race to each other.
+/// What the kernels of a captured graph do: each edge orders a granule of its own. Two accesses at the same
+/// moment may lose their race to each other: in the first replay they come one after the other, edge or not,
+/// and what comes from outside is also read at the end.
 const FORK_AND_JOIN: [&[Do]; 4] = [
-    &[Read(5), Write(0)],
+    &[Read(5), Write(0), Signal(1)],
     &[Write(2)],
-    &[Read(0), Write(1)],
-    &[Read(1), Read(2), Read(5), Write(6)],
+    &[Await(1), Read(0), Write(1), Signal(2)],
+    &[Await(2), Read(1), Read(2), Read(5), Write(6)],
 ];
 
 #[test]
@@ -389,6 +390,8 @@ fn an_edge_that_a_graph_lacks_is_missing_in_its_copies_and_no_other() {
             let around = gpu.graph_around(&captured, true, [&[Write(5)], &[Read(6)]]);
             let stream = gpu.stream(FREE);
             for graph in [&clone, &around, &captured.0, &clone] {
+                gpu.settle();
+                gpu.forget_signals();
                 for _ in 0..5 {
                     gpu.replay(graph, stream);
                 }

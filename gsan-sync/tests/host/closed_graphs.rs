@@ -221,3 +221,70 @@ fn a_new_graph_vouches_for_nothing_that_a_closed_one_did() {
         assert_eq!(gpu.races().len(), if host_waits { 0 } else { 2 });
     }
 }
+
+#[test]
+fn streams_and_graphs_that_come_and_go_leave_rows_for_others() {
+    let gpu = Gpu::with(Settings {
+        row_bytes: 5 << 16,
+        ..settings()
+    });
+    let main = gpu.open(1);
+    for round in 0..2_000u64 {
+        // The host never waits: nothing is known to be done.
+        let streams: Vec<_> = (2..6).map(|handle| gpu.open(handle)).collect();
+        for (at, &stream) in streams.iter().enumerate() {
+            gpu.ordering.wait_stream(stream, main).unwrap();
+            let graphs: Vec<_> = (0..3).map(|_| fork(&gpu, 0, None)).collect();
+            for graph in &graphs {
+                let written = Write(at as u32);
+                graph.replay(&gpu, stream, &[&[written], &[Read(9)]], &[0, 1]);
+            }
+            for graph in graphs {
+                graph.plan.close().unwrap();
+            }
+        }
+        for (at, &stream) in streams.iter().enumerate() {
+            gpu.ordering.wait_stream(main, stream).unwrap();
+            if (round + at as u64).is_multiple_of(3) {
+                gpu.ordering.forget_stream(stream).unwrap();
+            }
+        }
+        gpu.launch(main, &[Write(0), Write(1), Write(2), Write(3), Write(9)]);
+    }
+    assert!(gpu.races().is_empty());
+    assert_eq!(gpu.ordering.counts().unchecked, 0);
+}
+
+#[test]
+fn rows_that_nobody_needs_any_more_are_for_others() {
+    let gpu = Gpu::with(Settings {
+        row_bytes: 5 << 15,
+        ..settings()
+    });
+    let one = gpu.open(1);
+    // Each event keeps a row that a graph completed into, until memory is short.
+    for event in 0..300 {
+        let graph = fork(&gpu, 0, None);
+        graph.replay(&gpu, one, &[&[], &[]], &[0, 1]);
+        gpu.ordering.record_event(event, one).unwrap();
+        graph.plan.close().unwrap();
+    }
+    for event in 0..300 {
+        gpu.ordering.forget_event(event);
+    }
+    for handle in 2..12 {
+        let other = gpu.open(handle);
+        gpu.ordering.wait_stream(other, one).unwrap();
+        for _ in 0..6 {
+            let graph = fork(&gpu, 0, None);
+            let what: [&[Do]; 2] = [&[Write(0)], &[Write(1)]];
+            graph.replay(&gpu, other, &what, &[0, 1]);
+            graph.plan.close().unwrap();
+            gpu.launch(other, &[Write(0), Write(1)]);
+        }
+        gpu.ordering.wait_stream(one, other).unwrap();
+        gpu.launch(one, &[Write(0), Write(1)]);
+    }
+    assert!(gpu.races().is_empty());
+    assert_eq!(gpu.ordering.counts().unchecked, 0);
+}
