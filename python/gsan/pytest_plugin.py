@@ -164,7 +164,7 @@ def _taken(phase: str) -> str | None:
         return None
     races = "1 data race" if count == 1 else f"{count} data races"
     text = (
-        f"{races} in {phase}\n\n{gsan.report('human')}\n"
+        f"{races} in {phase}\n\n{gsan.report('human').rstrip()}\n\n"
         "Notes and what was checked are counted since the start or last reset."
     )
     gsan.forget_races()
