@@ -134,12 +134,16 @@ impl Inner {
         }
         // Before anybody gives it more. What is new to the host may be what others gave it since the wait.
         let fence = match self.host.knows(&knowledge) {
-            true => Ok(None),
-            false => self.fence_unless_captured(stream),
+            true => None,
+            // The driver may refuse it while another stream is captured; what is there counts as done then.
+            false => self.fence_unless_captured(stream).unwrap_or_else(|error| {
+                tracing::debug!(%error, "no fence behind what the host has waited for");
+                None
+            }),
         };
         self.vacate(stream, state, &held);
         self.host
-            .learn_behind(&knowledge, fence?.into_iter().collect());
+            .learn_behind(&knowledge, fence.into_iter().collect());
         Ok(())
     }
 
