@@ -14,6 +14,13 @@ namespace gsan {
 
 constexpr u32 kWholeGranule = (1u << kGranule) - 1;
 
+// CTAs of a grid of up to so many start together, and may make their accesses at the same moment: then none finds
+// what the other recorded.
+constexpr u64 kSmallGrid = 2048;
+
+// How long such a moment is, in nanoseconds: from the look at a cell to what is recorded in it.
+constexpr u32 kMoment = 1000;
+
 // Of how many elements of one call the cells are loaded together.
 constexpr u32 kAtOnce = 2;
 
@@ -28,9 +35,9 @@ struct Elements {
 };
 
 // Checks and records an access to a part of one granule, whatever is in the cell and in whatever
-// memory. `record` has the mask. One function for all actions: every kernel has a copy.
+// memory. `record` has the mask. One function for all actions. Returns whether a race was told.
 template <unsigned S>
-GSAN_COLD void access_granule(gsan_global_state* globals, u64 granule, u64 record, u32 action,
+GSAN_COLD bool access_granule(gsan_global_state* globals, u64 granule, u64 record, u32 action,
                               const char* file, u32 line) {
   Cta cta = Cta::current(globals);
   const gsan_constants& constants = globals->constants;
@@ -39,12 +46,13 @@ GSAN_COLD void access_granule(gsan_global_state* globals, u64 granule, u64 recor
   u64* words = space.shadow(granule);
   bool once = space.is_write_once(granule);
   if (once && access.scope != GSAN_SCOPE_NOT_ATOMIC) {
-    return report_kind(globals, GSAN_RACE_WRITE_ONCE_ATOMIC, 0, record, action, granule,
-                       access.mask(), file, line);
+    report_kind(globals, GSAN_RACE_WRITE_ONCE_ATOMIC, 0, record, action, granule, access.mask(),
+                file, line);
+    return true;
   }
   Cell<S> cell = Cell<S>::load(words);
   if (once) {
-    if (cell.word[0] == kUnknownWrites) return;
+    if (cell.word[0] == kUnknownWrites) return false;
     cell.word[0] = check_write_once(globals, words, cell, access, granule, {file, line});
   }
   Past past(cta);
@@ -59,6 +67,7 @@ GSAN_COLD void access_granule(gsan_global_state* globals, u64 granule, u64 recor
   u32 loss = update(words, cell, found, access, past, {constants.seed, granule / kGranule});
   if (loss == GSAN_LOSS_READ_NOT_SAMPLED) ptx::local_add(&cta.state->not_sampled, 1);
   if (loss == GSAN_LOSS_WRITE_EVICTED) ptx::local_add(&cta.state->evicted, 1);
+  return found.racing != 0;
 }
 
 // Whether two cells hold the same.
@@ -93,6 +102,11 @@ struct Accesses {
   // How many granules were accessed; above, how many reads were sampled.
   u32 checked = 0;
 
+  // Whether a race was told.
+  bool told = false;
+  // Whether the cells are looked at once more.
+  bool again = false;
+
   static constexpr bool kWrites = Action & GSAN_RACE_WRITE;
   static constexpr u32 kSampled = 1u << 16;
 
@@ -102,6 +116,21 @@ struct Accesses {
   }
 
   GSAN_DEVICE AddressSpace<S> space() const { return AddressSpace<S>(*cta.state); }
+
+  // Checks what `check` checks. In a small grid what is about to be written is looked at again a moment later:
+  // of two accesses at once, the write then finds the other's record, or that its own is gone. All `lanes`
+  // take part.
+  template <class F>
+  GSAN_DEVICE void look(u32 lanes, F check) {
+#pragma unroll 1
+    for (u32 counted = 0;; counted = checked) {
+      check();
+      if (again) checked = counted;
+      if (!kWrites || again || ptx::grid_ctas() > kSmallGrid || ptx::ballot(lanes, told) != 0) return;
+      again = true;
+      ptx::pause_for(kMoment);
+    }
+  }
 
   // Checks an access to a whole granule, or to two of 16 aligned bytes whose cells hold the same, if
   // no record of the cell races with it, is a sync record or an announcement, and all are ordered by the
@@ -206,8 +235,9 @@ struct Accesses {
   }
 
   // Checks an access whatever is in its cell.
-  GSAN_DEVICE void check_uncommon(u64 granule, u64 record) const {
-    access_granule<S>(cta.region.globals, granule, record, Action, position.file, position.line);
+  GSAN_DEVICE void check_uncommon(u64 granule, u64 record) {
+    told |= access_granule<S>(cta.region.globals, granule, record, Action, position.file,
+                              position.line);
   }
 
   // The cells of 16 aligned bytes.
@@ -263,7 +293,7 @@ struct Accesses {
   }
 
   // Checks an access to a part of a managed granule that was counted.
-  GSAN_DEVICE void check_bytes(GranulePart part) const {
+  GSAN_DEVICE void check_bytes(GranulePart part) {
     u64 bytes = (record & ~u64(kRecordMask)) | part.mask << GSAN_RECORD_MASK_SHIFT;
     check_uncommon(part.granule, bytes);
   }
@@ -271,6 +301,8 @@ struct Accesses {
   GSAN_DEVICE void check_part(GranulePart part) {
     AddressSpace<S> there = space();
     if (part.mask == 0 || !there.is_managed(part.granule)) return;
+    // Memory that is written once says so.
+    if (kWrites && again && !there.is_ordinary(part.granule, kGranule)) return;
     ++checked;
     if (part.mask == kWholeGranule && there.is_ordinary(part.granule, kGranule)) {
       u64* words = there.shadow(part.granule);
@@ -295,6 +327,7 @@ struct Accesses {
   template <u32 Granules, bool Recalls = false>
   GSAN_DEVICE u32 check_element(u64 address, u64* words, Pair& pair) {
     if (words == nullptr && !space().is_managed(address, Granules * kGranule)) return 0;
+    if (kWrites && again && words == nullptr) return 0;
     checked += Granules;
     if (words == nullptr) return Granules == 2 ? 3 : 1;
     return check_cells<Granules, Recalls>(address, words, pair);
@@ -473,13 +506,15 @@ GSAN_COLD void access_tensor_general(gsan_global_state* globals, const u64* args
   Elements elements = {args, reinterpret_cast<const u8*>(args + count), count, bytes};
   u32 bits = misalignment(elements);
   Accesses<S, Action> accesses(Cta::current(globals), {file, line});
-  if (bytes % kGranule == 0 && bits % kGranule == 0) {
-    accesses.check_many(elements);
-  } else if ((bytes == 4 || bytes == 2 || bytes == 1) && bits % bytes == 0) {
-    accesses.check_small(elements, warp.lanes);
-  } else {
-    accesses.check_any(elements);
-  }
+  accesses.look(warp.lanes, [&] {
+    if (bytes % kGranule == 0 && bits % kGranule == 0) {
+      accesses.check_many(elements);
+    } else if ((bytes == 4 || bytes == 2 || bytes == 1) && bits % bytes == 0) {
+      accesses.check_small(elements, warp.lanes);
+    } else {
+      accesses.check_any(elements);
+    }
+  });
   accesses.finish(warp.lanes);
   // The access comes next. Kernels take for granted that the lanes make it at once: what they read
   // while others write it would differ, and where they go from there.
@@ -493,8 +528,8 @@ GSAN_CALLED void access_tensor_whole(gsan_global_state* globals, const u64* args
                                      const char* file, u32 line) {
   Warp warp = Warp::current();
   Accesses<S, Action> accesses(Cta::current(globals), {file, line});
-  accesses.template check_whole<Granules>(
-      {args, reinterpret_cast<const u8*>(args + count), count, Granules * u32(kGranule)});
+  Elements elements = {args, reinterpret_cast<const u8*>(args + count), count, Granules * u32(kGranule)};
+  accesses.look(warp.lanes, [&] { accesses.template check_whole<Granules>(elements); });
   accesses.finish(warp.lanes);
   warp.leave_together();
 }
@@ -504,8 +539,9 @@ GSAN_CALLED void access_tensor_whole(gsan_global_state* globals, const u64* args
 template <unsigned S, u32 Action, u32 Count>
 GSAN_DEVICE void access_tensor_in_line(Cta cta, const Elements& elements, Position position) {
   Accesses<S, Action> accesses(cta, position);
-  accesses.template check_in_line<Count>(elements);
-  accesses.finish(ptx::active_lanes());
+  u32 lanes = ptx::active_lanes();
+  accesses.look(lanes, [&] { accesses.template check_in_line<Count>(elements); });
+  accesses.finish(lanes);
 }
 
 // Checks and records the accesses that a warp is about to make. `count` and `bytes` are constants
