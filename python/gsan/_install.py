@@ -181,6 +181,12 @@ def _without_pools() -> Error | None:
                 f"leave backend:cudaMallocAsync out of {name}",
                 "GSAN_UNSUPPORTED",
             )
+    if os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING") == "1":
+        return Error(
+            "PyTorch allocates past GSan's memory while PYTORCH_NO_CUDA_MEMORY_CACHING is set; "
+            "unset it",
+            "GSAN_UNSUPPORTED",
+        )
     return None
 
 
@@ -300,7 +306,7 @@ def enable() -> _Enabled:
 
     Raises:
         UnsupportedTriton: see `install`.
-        Error: PyTorch's allocator is cudaMallocAsync.
+        Error: PyTorch was told to allocate without pools of memory, such as with cudaMallocAsync.
     """
     return _Enabled()
 

@@ -155,9 +155,22 @@ def test_enable_that_is_not_entered_is_a_warning(knobs) -> None:
         assert (mode(), mode(), knobs.instrumentation_mode) == ("gsan", "gsan", "")
 
 
-def test_an_allocator_without_pools_is_named(knobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "backend: cudaMallocAsync")
-    with pytest.raises(gsan.Error, match="leave backend:cudaMallocAsync out of PYTORCH_CUDA"):
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        (
+            "PYTORCH_CUDA_ALLOC_CONF",
+            "backend: cudaMallocAsync",
+            "leave backend:cudaMallocAsync out of PYTORCH_CUDA",
+        ),
+        ("PYTORCH_NO_CUDA_MEMORY_CACHING", "1", "CACHING is set; unset it"),
+    ],
+)
+def test_an_allocator_without_pools_is_named(
+    knobs, monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(gsan.Error, match=said):
         with gsan.enable():
             pass
     assert not _install.is_on()
