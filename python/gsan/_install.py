@@ -43,6 +43,8 @@ class _State:
         self.enabled = 0
         self.always = False
         self.ever = False
+        # Settings of Inductor as they were before.
+        self.inductor: dict[str, Any] = {}
 
 
 _state = _State()
@@ -243,9 +245,21 @@ def _prepare_inductor() -> None:
     # It reads the environment once.
     if config := sys.modules.get("torch._inductor.config"):
         if launcher == "0":
-            config.use_static_cuda_launcher = False  # type: ignore[attr-defined]
+            _set_inductor(config, "use_static_cuda_launcher", False)
         if threads == "1":
-            config.compile_threads = 1  # type: ignore[attr-defined]
+            _set_inductor(config, "compile_threads", 1)
+
+
+def _set_inductor(config: ModuleType, name: str, value: Any) -> None:
+    _state.inductor.setdefault(name, getattr(config, name))
+    setattr(config, name, value)
+
+
+def _put_inductor_back() -> None:
+    """What was compiled for its own launcher before cannot be loaded again without it."""
+    while _state.inductor:
+        name, value = _state.inductor.popitem()
+        setattr(sys.modules["torch._inductor.config"], name, value)
 
 
 def run_checked() -> None:
@@ -285,6 +299,7 @@ class _Enabled(contextlib.ContextDecorator):
                 return
             _state.enabled -= 1
             if not is_on():
+                _put_inductor_back()
                 _switch_off()
 
     def __call__(self, function: Any) -> Any:

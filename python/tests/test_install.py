@@ -180,14 +180,24 @@ def test_torch_compile_that_was_used_before_is_told(monkeypatch: pytest.MonkeyPa
     config = ModuleType("torch._inductor.config")
     config.__dict__.update(use_static_cuda_launcher=True, compile_threads=8)
     monkeypatch.setitem(sys.modules, config.__name__, config)
+    monkeypatch.setattr(_install, "_state", _install._State())
+    monkeypatch.setattr(_install, "install", lambda: None)
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
     for name in ("TORCHINDUCTOR_USE_STATIC_CUDA_LAUNCHER", "TORCHINDUCTOR_COMPILE_THREADS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "4")
-    _install._prepare_inductor()
-    # What the user chose stays.
-    assert vars(config)["compile_threads"] == 8 and not vars(config)["use_static_cuda_launcher"]
-    monkeypatch.delenv("TORCHINDUCTOR_COMPILE_THREADS")
-    _install._prepare_inductor()
-    assert vars(config)["compile_threads"] == 1
+
+    def settings() -> tuple[bool, int]:
+        return vars(config)["use_static_cuda_launcher"], vars(config)["compile_threads"]
+
+    with gsan.enable():
+        # What the user chose stays.
+        assert settings() == (False, 8)
+        monkeypatch.delenv("TORCHINDUCTOR_COMPILE_THREADS")
+        with gsan.enable():
+            assert settings() == (False, 1)
+        assert settings() == (False, 1)
+    # Code that was compiled before must be found as it was.
+    assert settings() == (True, 8)
     for name in ("TORCHINDUCTOR_USE_STATIC_CUDA_LAUNCHER", "TORCHINDUCTOR_COMPILE_THREADS"):
         os.environ.pop(name)
