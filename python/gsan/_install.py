@@ -251,8 +251,10 @@ def _prepare_inductor() -> None:
 
 
 def _set_inductor(config: ModuleType, name: str, value: Any) -> None:
-    _state.inductor.setdefault(name, getattr(config, name))
-    setattr(config, name, value)
+    # Not every version has every setting, and refuses others.
+    if hasattr(config, name):
+        _state.inductor.setdefault(name, getattr(config, name))
+        setattr(config, name, value)
 
 
 def _put_inductor_back() -> None:

@@ -199,5 +199,8 @@ def test_torch_compile_that_was_used_before_is_told(monkeypatch: pytest.MonkeyPa
         assert settings() == (False, 1)
     # Code that was compiled before must be found as it was.
     assert settings() == (True, 8)
+    del config.__dict__["use_static_cuda_launcher"]
+    with gsan.enable():
+        assert "use_static_cuda_launcher" not in vars(config)
     for name in ("TORCHINDUCTOR_USE_STATIC_CUDA_LAUNCHER", "TORCHINDUCTOR_COMPILE_THREADS"):
         os.environ.pop(name)
