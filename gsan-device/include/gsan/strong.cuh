@@ -434,6 +434,8 @@ GSAN_DEVICE void begin_lanes(Cta cta, Warp warp, bool takes, gsan_atomic_event* 
     left = release_into(cta, warp, words, takes, own, known, mask, strong.scope, found);
     cell.word[0] = left;
   }
+  // Of lanes at other addresses, some may be quiet.
+  u32 announcers = warp.ballot(takes && may_write);
   if (!takes) return;
   if (!strong.releases) {
     cell = Cell<S>::load(words);
@@ -449,7 +451,7 @@ GSAN_DEVICE void begin_lanes(Cta cta, Warp warp, bool takes, gsan_atomic_event* 
     u64 mark = announcement(cta, epoch, mask, strong.releases, strong.scope);
     Sampler sampler = {ptx::local_load(&cta.state->seed), granule / kGranule};
     Past past(cta);
-    take_turns(takers, granule, [&](bool first) {
+    take_turns(announcers, granule, [&](bool first) {
       if (!first) cell = Cell<S>::load(words);
       announced = announce<S>(words, cell, access, mark, past, sampler);
     });
