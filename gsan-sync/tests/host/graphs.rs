@@ -582,3 +582,56 @@ proptest! {
         prop_assert_eq!(told, unordered);
     }
 }
+
+#[test]
+fn an_edge_that_a_graph_lacks_is_missing_in_its_copies_and_no_other() {
+    for (fork, join) in [(true, true), (false, true), (true, false)] {
+        let expected: &[u32] = match (fork, join) {
+            (false, _) => &[0],
+            (_, false) => &[1],
+            _ => &[],
+        };
+        let gpu = Gpu::new();
+        let stream = gpu.open(200);
+        let original = captured(&gpu, fork, join);
+        let mut builder = gpu.ordering.begin_plan(GPU).unwrap();
+        builder.graph(&[], &original.plan).unwrap();
+        let clone = Graph {
+            plan: builder.finish().unwrap(),
+            kernels: original.kernels.clone(),
+        };
+        let mut builder = gpu.ordering.begin_plan(GPU).unwrap();
+        let (first, before) = builder.kernel(&[], &[], &INFO).unwrap();
+        let copy = builder.graph(&[first], &original.plan).unwrap();
+        let (_, after) = builder.kernel(&[copy], &[], &INFO).unwrap();
+        let mut kernels = original.kernels.clone();
+        kernels.extend([before, after]);
+        let around = Graph {
+            plan: builder.finish().unwrap(),
+            kernels,
+        };
+        let what: [&[Do]; 6] = [
+            &[Read(5), Write(0)],
+            &[Write(2)],
+            &[Read(0), Write(1)],
+            &[Read(1), Read(2), Read(5), Write(6)],
+            &[Write(5)],
+            &[Read(6)],
+        ];
+        let alone: &[usize] = &[0, 1, 2, 3];
+        let inside: &[usize] = &[4, 0, 1, 2, 3, 5];
+        for (graph, order) in [
+            (&clone, alone),
+            (&around, inside),
+            (&original, alone),
+            (&clone, alone),
+        ] {
+            for _ in 0..5 {
+                graph.replay(&gpu, stream, &what, order);
+            }
+            let told: BTreeSet<u32> = gpu.races().iter().map(|race| race.granule).collect();
+            let told: Vec<u32> = told.into_iter().collect();
+            assert_eq!(told, expected, "fork: {fork}, join: {join}");
+        }
+    }
+}
