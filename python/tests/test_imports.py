@@ -63,7 +63,7 @@ def test_act_is_called_after_a_module_that_is_running(on_path: Path, monkeypatch
 
     assert seen == [watched_five] and watched_five.whole
     assert type(watched_five.__spec__) is ModuleSpec
-    assert not watched_five.__spec__._initializing
+    assert not vars(watched_five.__spec__)["_initializing"]
 
 
 def test_a_running_module_that_fails_is_not_acted_on(on_path: Path, monkeypatch) -> None:

@@ -34,8 +34,9 @@ def test_settings_that_cannot_be(settings: dict, error: str) -> None:
     [("seed", "'rng_seed'"), ("num_device", "'num_devices'"), ("xyz", "there are device_ranks, ")],
 )
 def test_settings_that_are_none_name_those_that_are(name: str, said: str) -> None:
+    settings: dict = {name: 4}
     with pytest.raises(TypeError, match=f"no setting '{name}'; .*{said}"):
-        gsan.configure(**{name: 4})
+        gsan.configure(**settings)
 
 
 def test_a_barrier_waits_for_a_time_that_can_be() -> None:

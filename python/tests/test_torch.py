@@ -254,7 +254,7 @@ def test_queries_of_any_device_s_classes_count(torch: Torch) -> None:
     assert told(torch) == [("event_synchronized", 5), ("stream_synchronized", 1, 6)]
     event.device = stream.device = SimpleNamespace(index=1, type="cpu")
     assert event.query() and stream.query()
-    event.device = None
+    event.device = None  # type: ignore[assignment]
     assert event.query()
     assert told(torch) == []
 
