@@ -19,7 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 import triton
 import triton.language as tl
 from gsan._native import IN_KERNEL, ONCE, WHOLE
-from gsan._plugin.linking import Target, assembled, link
+from gsan._plugin.linking import Target, assembled, can_keep, keeping, link
 from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import CUDABackend, get_ptxas, sm_arch_from_capability
 from triton.compiler import ASTSource
@@ -156,10 +156,22 @@ def compile_with(library, source, options, architecture):
 def linked(library, source, options, architecture):
     """Machine code of a kernel and the part of a library that is compiled once."""
     ahead = dict(options, ptx_options="--compile-only")
-    kernel = compile_with(library + IN_KERNEL, source, ahead, architecture)
+    make_cubin = CUDABackend.make_cubin
+
+    def make_keeping(self, ptx, *rest):
+        return make_cubin(self, keeping(ptx) if can_keep(ptx, 128) else ptx, *rest)
+
+    CUDABackend.make_cubin = make_keeping
+    try:
+        kernel = compile_with(library + IN_KERNEL, source, ahead, architecture)
+    finally:
+        CUDABackend.make_cubin = make_cubin
+    keeps = can_keep(kernel.asm["ptx"], 128)
     tool = get_ptxas(architecture)
     target = Target(sm_arch_from_capability(architecture), tool.path, tool.version)
-    return link(target, [kernel.asm["cubin"], assembled(pathlib.Path(library + ONCE), target, 128)])
+    return link(
+        target, [kernel.asm["cubin"], assembled(pathlib.Path(library + ONCE), target, 128, keeps)]
+    )
 
 
 def usage(code):

@@ -111,6 +111,17 @@ def test_functions_of_both_parts_keep_the_same_registers() -> None:
         assert kept(kernel)[name] == kept(once)[name] >= linking.RARELY
 
 
+@pytest.mark.parametrize("records", [2, 4])
+@pytest.mark.parametrize("by_sm", [False, True])
+def test_functions_that_keep_registers_are_there(records: int, by_sm: bool) -> None:
+    once = compiling.device_library(records, by_sm, compiling.ONCE).read_bytes()
+    heads = map(linking.FUNCTION.match, gzip.decompress(once).decode().split("\n"))
+    assert set(linking.KEEPS_ONCE) <= {head[2] for head in heads if head and head[1]}
+    kernel = compiling.device_library(records, by_sm, compiling.IN_KERNEL).read_bytes()
+    for name in linking.KEEPS_IN_KERNEL:
+        assert f"{len(name)}{name}".encode() in kernel
+
+
 def test_what_cannot_be_linked_says_why(monkeypatch) -> None:
     for linker in linking.linkers():
         if isinstance(linker, linking.NvJitLink):

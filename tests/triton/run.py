@@ -272,7 +272,7 @@ def run_cases(
     numbers = list(cases)
     while numbers and table.left() > 0:
         limit = min(options.limit, table.left())
-        output = Path(options.scratch) / f"{name}.{numbers[0]}.jsonl"
+        output = Path(options.scratch) / f"{name}.{numbers[0]}.{os.getpid()}.jsonl"
         output.unlink(missing_ok=True)
         command = [sys.executable, __file__, "--inside", name, "--limit", str(options.limit)]
         command += ["--numbers", ",".join(map(str, numbers))]

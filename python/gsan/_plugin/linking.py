@@ -226,8 +226,10 @@ def keeping(ptx: str) -> str:
 @functools.cache
 def works(library: Path, target: Target, registers: int) -> bool:
     """Whether what the assembler makes can be linked: no linker takes what a later CUDA made."""
+    # What kernels ask for, so that nothing is assembled for this alone: CUDA 13 has PTX 9.
+    keeps = int(target.version.partition(".")[0]) >= 13 and registers >= KEEPS_FROM
     try:
-        return bool(link(target, [assembled(library, target, registers)]))
+        return bool(link(target, [assembled(library, target, registers, keeps)]))
     except LinkError:
         return False
 
