@@ -37,6 +37,16 @@ def test_state_is_in_shared_memory_unless_the_kernel_needs_all(
     assert compiling.shared_variant_fits(shared, 227 * 1024) is fits
 
 
+# CUDA Programming Guide, technical specifications per compute capability: most shared memory of a
+# block, in KiB. What is always allowed where it is not known.
+@pytest.mark.parametrize(
+    ("capability", "expected"),
+    [(75, 64), (80, 163), (86, 99), (87, 163), (90, 227), (100, 227), (120, 99), (999, 48)],
+)
+def test_a_target_says_how_much_shared_memory_there_is(capability: int, expected: int) -> None:
+    assert compiling.most_shared(capability) == expected * 1024
+
+
 # Triton asks the driver for more than 48 KiB only if its own part is more than that.
 @pytest.mark.parametrize(
     ("shared", "asked"),

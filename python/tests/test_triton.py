@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 import sys
+from typing import Any, NoReturn
 
 import gsan
 import pytest
@@ -22,26 +23,16 @@ from triton.compiler import ASTSource  # noqa: E402
 from triton.runtime.driver import driver  # noqa: E402
 
 
-class NoDevice:
-    """Answers the few questions that the compiler asks about a device."""
+class NoDriver:
+    """A machine without a GPU: compiling for a target must not ask about a device."""
 
-    class utils:
-        @staticmethod
-        def get_device_properties(_device: int) -> dict[str, int]:
-            return {"max_shared_mem": 232448}
-
-    @staticmethod
-    def get_current_device() -> int:
-        return 0
-
-    @staticmethod
-    def get_current_target() -> GPUTarget:
-        return GPUTarget("cuda", 90, 32)
+    def __getattr__(self, name: str) -> NoReturn:
+        raise RuntimeError(f"0 active drivers, asked for {name}")
 
 
 @pytest.fixture(autouse=True)
 def no_device(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
-    monkeypatch.setattr(driver, "_active", NoDevice())
+    monkeypatch.setattr(driver, "_active", NoDriver())
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(compiling, "_records", lambda: 4)
     monkeypatch.setattr(compiling, "_most_registers", lambda: 128)
@@ -54,13 +45,13 @@ def add(x, y, n, B: tl.constexpr):
     tl.store(y + i, tl.load(x + i, i < n) + tl.sum(tl.load(x + i, i < n), 0), i < n)
 
 
-def compile(mode: str | None = "gsan", warps: int = 4):
+def compile(mode: str | None = "gsan", warps: int = 4, capability: int = 90, **more: Any):
     signature = dict(x="*fp32", y="*fp32", n="i32", B="constexpr")
     source = ASTSource(fn=add, signature=signature, constexprs=dict(B=1024))
-    options: dict = dict(num_warps=warps)
+    options: dict = dict(num_warps=warps, **more)
     if mode is not None:
         options["instrumentation_mode"] = mode
-    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+    return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
 
 
 def test_our_library_is_linked_and_assembles(monkeypatch) -> None:
@@ -78,9 +69,24 @@ def test_our_library_is_linked_and_assembles(monkeypatch) -> None:
 
 
 def test_a_kernel_that_needs_all_shared_memory_has_its_state_elsewhere(monkeypatch) -> None:
-    monkeypatch.setattr(compiling, "_most_shared", lambda: 1024)
+    monkeypatch.setattr(compiling, "most_shared", lambda _: 1024)
     ptx = compile().asm["ptx"]
     assert ".align 1024 .b8" not in ptx and "%smid" in ptx
+
+
+@pytest.mark.parametrize("capability", [80, 86, 90, 100, 120])
+def test_kernels_are_compiled_for_a_target_without_its_gpu(capability: int) -> None:
+    kernel = compile(capability=capability)
+    assert kernel.asm["cubin"][:4] == b"\x7fELF"
+    assert re.search(rf"^\.target sm_{capability}a?\b", kernel.asm["ptx"], re.MULTILINE)
+    assert kernel.metadata.gsan_linked_to == "gsan-once"
+
+
+def test_what_a_kernel_asks_for_besides_is_kept() -> None:
+    kernel = compile(mode=" gsan , fpsan", min_shared_mem=8192)
+    assert kernel.metadata.instrumentation_mode == " gsan , fpsan"
+    assert kernel.metadata.shared == 8192
+    assert kernel.metadata.gsan_linked_to == "gsan-once"
 
 
 def test_functions_linked_to_a_large_cta_use_few_registers() -> None:

@@ -28,6 +28,10 @@ from . import linking
 SHARED_STATE = 1024
 #: Up to here Triton does not ask the driver for more shared memory than is always allowed.
 ALWAYS_ALLOWED = 48 * 1024
+#: The most that a block may ask for, in KiB, by compute capability (CUDA Programming Guide,
+#: technical specifications). No driver is asked: a target's GPU need not be there.
+MOST_SHARED = {70: 96, 72: 96, 75: 64, 80: 163, 86: 99, 87: 163, 89: 99}
+MOST_SHARED |= {90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99}
 #: 32-bit registers of an SM, which one CTA may use up.
 REGISTERS = 64 * 1024
 #: Most registers that a thread can have, and the fewest that functions can do with.
@@ -55,6 +59,11 @@ def _may_be_in_parts() -> bool:
     return _settings.text("launch", "link", "parts") == "parts"
 
 
+def most_shared(capability: int) -> int:
+    """How much shared memory a block may have, in bytes; if unknown, what is always allowed."""
+    return MOST_SHARED.get(capability, ALWAYS_ALLOWED // 1024) * 1024
+
+
 def _in_parts(target: linking.Target) -> bool:
     """Whether the library is linked in two parts: if what is there can link what is there."""
     library = device_library(_records(), by_sm=False, part=ONCE)
@@ -72,8 +81,11 @@ def forget_settings() -> None:
 
 def is_instrumented(options: Any) -> bool:
     """Whether parsed options, or the metadata of a kernel, say that accesses are checked."""
-    mode = getattr(options, "instrumentation_mode", "") or ""
-    return "gsan" in (name.strip() for name in mode.split(","))
+    return "gsan" in _modes(getattr(options, "instrumentation_mode", ""))
+
+
+def _modes(mode: str | None) -> list[str]:
+    return [name.strip() for name in (mode or "").split(",")]
 
 
 def registers_bound(num_warps: int, bound: int) -> int | None:
@@ -166,14 +178,8 @@ def _quietly() -> Iterator[None]:
         _quiet.now = False
 
 
-def _most_shared() -> int:
-    from triton.runtime.driver import driver
-
-    device = driver.active.get_current_device()
-    return driver.active.utils.get_device_properties(device)["max_shared_mem"]
-
-
-def _with_library(options: Any, asked_shared: int | None, target: linking.Target) -> Any:
+def _with_library(options: Any, asked: dict[str, Any], target: linking.Target) -> Any:
+    """What was parsed of the options that were asked for, with our library."""
     records = _records()
     part = IN_KERNEL if _in_parts(target) else WHOLE
     libraries = dict(options.extern_libs)
@@ -184,7 +190,7 @@ def _with_library(options: Any, asked_shared: int | None, target: linking.Target
         libraries[ONCE_BY_SM] = str(device_library(records, by_sm=True, part=ONCE))
     changed = dataclasses.replace(
         options,
-        min_shared_mem=asked_shared,
+        instrumentation_mode=asked["instrumentation_mode"],
         maxnreg=registers_bound(options.num_warps, _most_registers()),
     )
     # Making the options anew puts Triton's own library back, so ours comes last.
@@ -236,16 +242,19 @@ def plug_in(compiler: ModuleType) -> None:
         if "instrumentation_mode" not in opts and (mode := _mode()):
             # `triton.compile` alone, as torch.compile calls it, does not ask for it.
             opts = {**opts, "instrumentation_mode": mode}
-        options = parse_options(self, opts)
-        if not is_instrumented(options):
-            return options
-        return _with_library(options, opts.get("min_shared_mem"), target_of(self.target.arch))
+        modes = _modes(opts.get("instrumentation_mode"))
+        if "gsan" not in modes:
+            return parse_options(self, opts)
+        # For its own library Triton asks the driver how much shared memory there is, and takes all.
+        others = ",".join(name for name in modes if name != "gsan")
+        options = parse_options(self, {**opts, "instrumentation_mode": others})
+        return _with_library(options, opts, target_of(self.target.arch))
 
     @functools.wraps(make_llir)
     def lower(self: Any, src: Any, metadata: Any, options: Any, capability: int) -> Any:
         if not is_instrumented(options) or BY_SM not in dict(options.extern_libs):
             return make_llir(self, src, metadata, options, capability)
-        most = _most_shared()
+        most = most_shared(self.target.arch)
         lowered = make_llir(self, src, metadata, _LateChoice(options, src, most), capability)
         shared = metadata["shared"]
         metadata[LINKED_TO] = ONCE_BY_SM
