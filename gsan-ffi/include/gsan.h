@@ -1252,7 +1252,9 @@ enum gsan_status gsan_forget_races(void);
 enum gsan_status gsan_report(const char *format, char *text, size_t *bytes);
 
 /**
- * Writes the report so far to a file, which appears as a whole.
+ * Writes the report so far to a file, which appears as a whole. One that is there keeps its mode;
+ * symbolic links are followed; what is no ordinary file, such as "/dev/stdout", is written to.
+ * `path` need not be UTF-8.
  */
 enum gsan_status gsan_write_report(const char *format, const char *path);
 

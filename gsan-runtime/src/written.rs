@@ -1,6 +1,6 @@
 //! The report of a process that nobody else reports for.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use gsan_config::keys;
@@ -11,6 +11,7 @@ use gsan_report::source::Sources;
 use gsan_report::{human, json, sarif};
 
 use crate::error::{Error, Result};
+use crate::whole_file;
 
 /// The report in a form.
 pub fn text(report: &Report, format: Format, config: &keys::Report) -> String {
@@ -31,31 +32,22 @@ pub fn text(report: &Report, format: Format, config: &keys::Report) -> String {
     }
 }
 
-/// Writes a report to a file, which appears as a whole.
+/// Writes a report to a file, which appears as a whole. One that is there keeps its mode; symbolic links are
+/// followed; what is no ordinary file, such as `/dev/stdout`, is written to.
 ///
 /// # Errors
 /// When it cannot be written.
 pub fn write(report: &Report, format: Format, config: &keys::Report, path: &Path) -> Result<()> {
     let text = text(report, format, config);
-    let written = || {
-        let directory = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        let mut file = tempfile::NamedTempFile::new_in(directory).map_err(no_directory)?;
-        file.write_all(text.as_bytes())?;
-        file.persist(path)?;
-        Ok(())
-    };
-    written().map_err(|error: io::Error| {
+    whole_file::write(path, text.as_bytes()).map_err(|error| {
         Error::io(
             format!("the report cannot be written to {}", path.display()),
-            &error,
+            &no_directory(error),
         )
     })
 }
 
-/// Says that a directory is missing, where the error names a temporary file that nobody asked for.
+/// Says what is missing.
 fn no_directory(error: io::Error) -> io::Error {
     match error.kind() {
         kind @ ErrorKind::NotFound => io::Error::new(kind, "there is no such directory"),
@@ -117,6 +109,20 @@ mod tests {
             let expected = format!("the report cannot be written to {path}: {why}");
             assert_eq!(error.to_string(), expected);
         }
+    }
+
+    /// Nobody asked for the temporary file.
+    #[test]
+    fn a_directory_that_must_not_be_written_is_refused_by_the_name_of_the_report() {
+        let config = gsan_config::Config::default().report;
+        let path = Path::new("/sys/a.json");
+        let error = write(&Report::default(), Format::Json, &config, path).unwrap_err();
+        let error = error.to_string();
+        let expected = "the report cannot be written to /sys/a.json: ";
+        assert!(
+            error.starts_with(expected) && !error.contains("tmp"),
+            "{error}"
+        );
     }
 
     #[test]

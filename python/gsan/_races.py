@@ -7,8 +7,6 @@ import contextlib
 import functools
 import json
 import os
-import stat
-import threading
 import warnings
 from collections.abc import Callable
 from ctypes import byref, c_uint64
@@ -195,42 +193,27 @@ def _why_nothing_was_checked() -> str | None:
 
 def report(format: Format = "human") -> str:
     """What was found and checked so far, as text for people, JSON, or SARIF 2.1.0."""
-    if format not in ("human", "json", "sarif"):
-        raise ValueError(f'no report format {format!r}; there are "human", "json" and "sarif"')
+    _check_format(format)
     return library().text("report", format.encode())
 
 
+def _check_format(format: str) -> None:
+    if format not in ("human", "json", "sarif"):
+        raise ValueError(f'no report format {format!r}; there are "human", "json" and "sarif"')
+
+
 def write_report(path: str | bytes | os.PathLike, format: Format = "json") -> None:
-    """Writes a report to a file, which appears as a whole. What is no ordinary file, such as
-    `/dev/stdout`, is written to.
+    """Writes a report to a file, which appears as a whole. One that is there keeps its mode;
+    symbolic links are followed; what is no ordinary file, such as `/dev/stdout`, is written to.
 
     Raises:
         Error: it cannot be written; the message says why.
     """
-    place = os.path.realpath(os.fsdecode(path))
-    text = report(format).encode()
-    try:
-        _write_whole(place, text)
-    except OSError as error:
-        raise Error(
-            f"the report cannot be written to {os.fsdecode(path)}: {error.strerror}", "GSAN_IO"
-        ) from error
-
-
-def _write_whole(place: str, text: bytes) -> None:
-    if os.path.exists(place) and not stat.S_ISREG(os.stat(place).st_mode):
-        with open(place, "wb") as file:
-            file.write(text)
-        return
-    name = f"{place}.{os.getpid()}-{threading.get_ident()}.tmp"
-    try:
-        with open(name, "xb") as file:
-            file.write(text)
-        os.replace(name, place)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
+    _check_format(format)
+    name = os.fsencode(path)
+    if b"\0" in name:
+        raise ValueError("embedded null byte")
+    library().write_report(format.encode(), name)
 
 
 def forget_races() -> None:

@@ -67,6 +67,36 @@ def test_races_are_told_when_they_are_found(session) -> None:
     assert [race.kind for race in told] == ["write-after-write"]
 
 
+def test_reports_are_written_as_files_are(session, tmp_path) -> None:
+    before = os.umask(0o022)
+    try:
+        gsan.write_report(tmp_path / "new.json")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "new.json").stat().st_mode & 0o777 == 0o644
+    assert (tmp_path / "new.json").read_text() == gsan.report("json")
+    (tmp_path / "new.json").chmod(0o660)
+    (tmp_path / "link").symlink_to("new.json")
+    gsan.write_report(str(tmp_path / "link").encode(), "human")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "new.json").stat().st_mode & 0o777 == 0o660
+    assert (tmp_path / "new.json").read_text() == gsan.report()
+    os.mkfifo(tmp_path / "fifo")
+    end = os.open(tmp_path / "fifo", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        gsan.write_report(tmp_path / "fifo")
+        assert os.read(end, 9999).decode() == gsan.report("json")
+    finally:
+        os.close(end)
+    folder = os.fsencode(tmp_path)
+    gsan.write_report(folder + b"/\xff")
+    assert sorted(os.listdir(folder)) == [b"fifo", b"link", b"new.json", b"\xff"]
+    with pytest.raises(gsan.Error, match="cannot be written to .*nowhere/x: there is no such dir"):
+        gsan.write_report(tmp_path / "nowhere" / "x")
+    with pytest.raises(ValueError, match="null byte"):
+        gsan.write_report("x\0y")
+
+
 def test_reset_refuses_while_memory_is_live(session) -> None:
     address = _memory.gsan_malloc(4096, 0)
     assert gsan.has_live_allocations()

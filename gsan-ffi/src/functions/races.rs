@@ -1,7 +1,9 @@
 //! What was found. All of these but gsan_on_race() wait for the devices first, and take in what they say.
 
 use std::cell::Cell;
-use std::ffi::{c_char, c_void};
+use std::ffi::{OsStr, c_char, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use gsan_config::Config;
@@ -10,7 +12,7 @@ use gsan_report::model::Report;
 use gsan_runtime::telling::News;
 use gsan_runtime::{process, written};
 
-use crate::arguments::{optional_output, text, text_room};
+use crate::arguments::{c_text, optional_output, text, text_room};
 use crate::call::status;
 use crate::status::{Failure, gsan_status};
 use crate::told::{Told, User};
@@ -177,7 +179,9 @@ pub unsafe extern "C" fn gsan_report(
     })
 }
 
-/// Writes the report so far to a file, which appears as a whole.
+/// Writes the report so far to a file, which appears as a whole. One that is there keeps its mode;
+/// symbolic links are followed; what is no ordinary file, such as "/dev/stdout", is written to.
+/// `path` need not be UTF-8.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gsan_write_report(
     format: *const c_char,
@@ -185,14 +189,10 @@ pub unsafe extern "C" fn gsan_write_report(
 ) -> gsan_status {
     status(|| {
         // SAFETY: C says that they point to what they should.
-        let (format, path) = unsafe { (format_of(format)?, text(path, "path")?) };
+        let (format, path) = unsafe { (format_of(format)?, c_text(path, "path")?) };
+        let path = Path::new(OsStr::from_bytes(path.to_bytes()));
         let (report, config) = report()?;
-        Ok(written::write(
-            &report,
-            format,
-            &config.report,
-            path.as_ref(),
-        )?)
+        Ok(written::write(&report, format, &config.report, path)?)
     })
 }
 
