@@ -114,6 +114,21 @@ impl Drainer {
         builder.finish()
     }
 
+    /// Forgets the races that were told so far. Those that are found again are as new.
+    pub fn forget_races(&self) {
+        self.drain();
+        let mut core = self.shared.core();
+        let Core { log, follower, .. } = &mut *core;
+        let mut builder = self.shared.findings.builder();
+        // How often they were seen is forgotten, too.
+        let news = or_nothing(follower.settle(&mut builder, &mut Nobody, false));
+        drop(builder);
+        self.shared.findings.forget();
+        follower.forget_before(log.forget_races(&self.shared.part));
+        drop(core);
+        self.shared.findings.announce(&news);
+    }
+
     /// Device states are about to be set up anew: what names their sites is taken in before.
     pub fn forget_sites(&self) {
         self.drain();

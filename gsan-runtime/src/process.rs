@@ -295,7 +295,6 @@ pub fn drain() -> Result<()> {
 /// # Errors
 /// The same as of [`drain`].
 pub fn race_count() -> Result<(usize, usize)> {
-    // What is found again after it was forgotten is put together when it is asked for.
     let report = report()?;
     Ok((
         report.races.len() + report.faults.len(),
@@ -329,7 +328,10 @@ fn report_so_far() -> Result<Report> {
 /// # Errors
 /// The same as of [`drain`].
 pub fn forget_races() -> Result<()> {
-    drain()?;
+    attached()?;
+    if let Some(session) = running() {
+        return session.forget_races();
+    }
     let findings = read().findings.clone();
     if let Some(findings) = findings {
         findings.forget();

@@ -111,6 +111,8 @@ pub(crate) struct Follower {
     reader: PartReader,
     /// How often each race was seen, as far as it was told.
     told: Vec<u64>,
+    /// Those before this one are not seen again.
+    first: u64,
     /// Races that were told without all names: what becomes known later must not make them others.
     incomplete: FxHashMap<u64, News>,
     /// Races that were told from the ring of a process that is gone.
@@ -130,6 +132,7 @@ impl Follower {
         Follower {
             reader,
             told: Vec::new(),
+            first: 0,
             incomplete: FxHashMap::default(),
             ring_told: false,
             overflow_told: 0,
@@ -175,6 +178,12 @@ impl Follower {
         }
     }
 
+    /// Races before number `first` were forgotten, and will not be counted any more.
+    pub(crate) fn forget_before(&mut self, first: u64) {
+        self.first = first;
+        self.incomplete.retain(|&index, _| index >= first);
+    }
+
     /// Tells of all that is new since the last time, of known races how often they were seen since. With
     /// `gone`, the process does not write any more, and what is left in its ring is told as well.
     pub(crate) fn settle(
@@ -187,7 +196,7 @@ impl Follower {
         let gone = gone && !self.reader.has_finished();
         let unfinished = self.reader.being_counted().filter(|_| gone);
         let mut counted = None;
-        let mut first = 0;
+        let mut first = self.first;
         while first < self.told.len() as u64 {
             let some = self.reader.found(first)?;
             if some.is_empty() {

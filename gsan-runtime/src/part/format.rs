@@ -112,7 +112,7 @@ pub(crate) struct Header {
     /// The [`RaceRing`].
     pub(crate) ring: Section,
     pub(crate) device: [DeviceSections; MAX_DEVICES],
-    /// How many races were found, each once.
+    /// How many races were found, each once since races were forgotten.
     pub(crate) found_count: u64,
     /// Races that found no room, duplicates included.
     pub(crate) overflow: u64,
@@ -191,7 +191,7 @@ impl FoundSide {
     pub(crate) const OPAQUE: u64 = 2;
 }
 
-/// A race, once, with all that it takes to tell of it.
+/// A race with all that it takes to tell of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct Found {

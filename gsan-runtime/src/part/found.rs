@@ -1,4 +1,5 @@
-//! The races that were drained, each once, in the part.
+//! The races that were drained, each once, in the part: once more if it is found again after it was
+//! forgotten.
 //!
 //! A race is counted here before its place in the ring is given back. Whoever reads the part of a
 //! process that died in between finds it in the ring as well; what the journal says of it tells the
@@ -46,6 +47,8 @@ pub trait Elsewhere: Send {
 pub(crate) struct FoundLog {
     known: FxHashMap<Key, u64>,
     count: u64,
+    /// Entries before this one were forgotten, and stay as they are.
+    first: u64,
     overflow: u64,
     memory: Grown,
     /// Sites of own devices that were waited for in vain, by rank.
@@ -108,6 +111,17 @@ impl FoundLog {
         self.count += 1;
         part.word(word!(found_count)).store(self.count, Release);
         true
+    }
+
+    /// Races that are found from now on are new ones, and have entries of their own: an entry says who it was
+    /// that made the two accesses. Where half of the room is used up, those that are known stay known, so that
+    /// a program may forget as often as it likes. Returns from which entry on they may still be counted.
+    pub(crate) fn forget_races(&mut self, part: &Part) -> u64 {
+        if self.count < part.header.found.count / 2 {
+            self.known.clear();
+            self.first = self.count;
+        }
+        self.first
     }
 
     /// Sites and kernels are about to be numbered anew.

@@ -47,6 +47,16 @@ impl Session {
         Ok(())
     }
 
+    /// Waits for all devices, takes in what they told, and forgets the races among it.
+    ///
+    /// # Errors
+    /// On the host backend when a kernel waits.
+    pub fn forget_races(&self) -> Result<()> {
+        self.settle()?;
+        self.drainer.forget_races();
+        Ok(())
+    }
+
     /// The report so far, after waiting for all devices.
     ///
     /// # Errors

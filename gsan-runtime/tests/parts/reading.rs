@@ -268,13 +268,85 @@ fn new_findings_are_told_once() {
     drainer.report();
     assert_eq!(told.lock().unwrap().len(), 2);
     assert_eq!(findings.count(), (2, 0));
-    findings.forget();
+    drainer.forget_races();
     assert_eq!(findings.count(), (0, 0));
     // Known to the part, and yet new after that.
     part.ring().append(&race(1, 3));
+    drainer.drain();
+    assert_eq!((told.lock().unwrap().len(), findings.count()), (3, (1, 0)));
+}
+
+/// The sides of the only race of a report, as text, and how often it was seen.
+fn only(report: &gsan_report::model::Report) -> (String, u64) {
+    let [race] = &report.races[..] else {
+        panic!("{report:?}")
+    };
+    let side = |side: &gsan_report::model::Side| {
+        let who = &side.who;
+        let [x, y, z] = who.cta.unwrap();
+        format!("CTA ({x}, {y}, {z}) of launch {}", who.launch.unwrap())
+    };
+    let (earlier, later) = (side(&race.earlier), side(&race.later));
+    let address = race.range.address.0;
+    (format!("{earlier}, {later} at {address:#x}"), race.times)
+}
+
+#[test]
+fn a_race_that_was_forgotten_is_as_new() {
+    let directory = tempfile::tempdir().unwrap();
+    let part = part(Some(directory.path()), &[0]);
+    site(&part, 0, 1, "a.py", 1);
+    site(&part, 0, 2, "a.py", 2);
+    let drainer = drainer(part);
+    let ring = drainer.part().ring();
+    ring.append(&race(1, 2));
+    drainer.drain();
+    // Seen and not asked for.
+    ring.append(&race(1, 2));
+    drainer.forget_races();
+    assert_eq!(drainer.report().races, []);
+    let mut again = race(1, 2);
+    again.address += 64;
+    (again.earlier.cta, again.later.cta) = (2, 3);
+    for (launch, times) in [(14, 1), (15, 2), (16, 3)] {
+        self::launch(drainer.part(), 0, launch, 1);
+        (again.earlier.launch, again.later.launch) = (launch, launch);
+        for _ in 0..times {
+            ring.append(&again);
+        }
+        let expected = format!(
+            "CTA (2, 0, 0) of launch {launch}, CTA (3, 0, 0) of launch {launch} at 0x820000001040"
+        );
+        assert_eq!(only(&drainer.report()), (expected, times));
+        drainer.forget_races();
+        assert_eq!(drainer.report().races, []);
+    }
+    drainer.finish();
+    // A run forgets none: there it is one race.
+    let mut run = Run::new(directory.path(), 10, &[]);
+    run.settle();
+    let first = "CTA (1, 0, 0) of launch 12, CTA (3, 1, 0) of launch 12 at 0x820000001000";
+    assert_eq!(only(&run.finish("test")), (first.to_owned(), 2 + 1 + 2 + 3));
+}
+
+/// A program may forget as often as it likes.
+#[test]
+fn races_are_found_again_when_there_is_no_room_to_write_them_down_anew() {
+    let part = part(None, &[0]);
+    site(&part, 0, 1, "a.py", 1);
+    site(&part, 0, 2, "a.py", 2);
+    let drainer = drainer(part);
+    // There is room for 262,144.
+    for _ in 0..300_000 {
+        drainer.part().ring().append(&race(1, 2));
+        drainer.forget_races();
+    }
+    site(drainer.part(), 0, 3, "a.py", 3);
+    for later in [2, 3] {
+        drainer.part().ring().append(&race(1, later));
+    }
     let report = drainer.report();
-    assert_eq!(report.races.len(), 1);
-    assert_eq!(report.races[0].times, 1);
+    assert_eq!((report.races.len(), report.summary.not_kept), (2, 0));
 }
 
 #[test]
