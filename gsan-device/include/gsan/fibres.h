@@ -186,6 +186,8 @@ class Fibres {
   // Does one thing; false when all lanes are done.
   bool step() {
     State from = kReady;
+    // A warp that runs does not keep others waiting.
+    if (mixes && warps_.size() > 1 && next() % 2 == 0) resolve();
     if (!any_in(kReady)) {
       if (resolve()) return true;
       from = kPaused;
@@ -226,11 +228,15 @@ class Fibres {
   u32 next() { return random = random * 1664525 + 1013904223, random >> 8; }
 
   // Lets lanes go on whose meeting is complete. Those that ask who is here come last: as many of a warp
-  // as can come together do.
+  // as can come together do, so none of them runs.
   bool resolve() {
     Warp* asking = nullptr;
     u32 asks = 0;
-    for (Warp& warp : warps_) {
+    u32 count = u32(warps_.size());
+    u32 first = mixes && count > 1 ? next() % count : 0;
+    for (u32 index = 0; index < count; ++index) {
+      Warp& warp = warps_[(first + index) % count];
+      if (warp.in[kReady] != 0) continue;
       u32 together = 0;
       for (u32 in = warp.in[kMeets]; in != 0; in &= in - 1) {
         u32 i = __builtin_ctz(in);

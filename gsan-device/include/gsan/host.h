@@ -26,6 +26,9 @@ inline thread_local u32 sm = 0;
 inline thread_local u64 cta_index = 0;
 inline thread_local u32 thread_index = 0;
 inline thread_local u32 cluster_ctas = 1;
+// No grid is small, unless a test says so: what overlapping elements of one lane leave in a cell depends on how
+// often it is looked at.
+inline u64 grid_ctas = ~u64(0);
 
 // What would take long on a device: fences that reach beyond the CTA, and accesses to global memory
 // whose result is waited for.
@@ -43,12 +46,17 @@ inline thread_local Costs costs;
 
 namespace gsan::host {
 
-// An access to global memory whose result is waited for.
-inline void answer() {
-  ++costs.answers;
+// An access to global memory: others may come before it.
+inline void turn() {
 #if GSAN_LANES > 1
   Fibres::instance().access();
 #endif
+}
+
+// One whose result is waited for.
+inline void answer() {
+  ++costs.answers;
+  turn();
 }
 
 }  // namespace gsan::host
@@ -79,11 +87,13 @@ inline u32 load_constant(const u32* word) { return __atomic_load_n(word, __ATOMI
 
 template <class T>
 void store_relaxed(T* word, T value) {
+  host::turn();
   __atomic_store_n(word, value, __ATOMIC_RELAXED);
 }
 
 template <class T>
 void store_release(T* word, T value) {
+  host::turn();
   __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
@@ -218,8 +228,7 @@ inline u32 cluster_ctas() { return host::cluster_ctas; }
 inline u32 cluster_width() { return host::cluster_ctas; }
 inline u32 load_tensor_map(const u32* word) { return *word; }
 inline u32 sm() { return host::sm; }
-// No grid is small: what overlapping elements of one lane leave in a cell depends on how often it is looked at.
-inline u64 grid_ctas() { return ~u64(0); }
+inline u64 grid_ctas() { return host::grid_ctas; }
 inline u64 cta_index() { return host::cta_index; }
 inline u32 thread_index() { return host::thread_index + lane(); }
 #if GSAN_LANES > 1

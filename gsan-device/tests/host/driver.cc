@@ -180,6 +180,42 @@ void partition() {
   fibres.mixes = false;
 }
 
+// CTAs of a grid of so many, which were started, store next to each other's elements or to the same ones, each
+// from a line of its own: round after round, in other memory and another order. Answers in how many rounds a
+// race was told.
+void stores_at_once() {
+  auto globals = pointer<gsan_global_state>();
+  auto file = pointer<const char>();
+  host::grid_ctas = word();
+  u32 rounds = u32(word());
+  u32 bytes = u32(word());
+  u32 lanes = u32(word());
+  std::vector<u64> first = words(word());
+  auto ring = reinterpret_cast<gsan_race_ring*>(globals->constants.race_ring);
+  host::Fibres& fibres = host::Fibres::instance();
+  fibres.mixes = true;
+  u64 told = 0;
+  for (u32 round = 0; round < rounds; ++round) {
+    u32 ctas = u32(first.size());
+    std::vector<host::WarpTask> tasks;
+    for (u32 cta = 0; cta < ctas; ++cta) {
+      u64 start = first[cta] + u64(round) * host::kLanes * 2 * kGranule;
+      u32 line = round * ctas + cta + 1;
+      tasks.push_back({cta, cta, 0, lanes, [=](u32 lane) {
+                         u64 args[2] = {start + u64(lane) * bytes, 1};
+                         __triton_gsan_store_tensor(globals, args, 1, bytes, file, line);
+                       }});
+    }
+    fibres.random = (round + 1) * 2654435761u;
+    fibres.run(std::move(tasks));
+    told += ring->head != ring->tail;
+    ring->tail = ring->head;
+  }
+  fibres.mixes = false;
+  host::grid_ctas = ~u64(0);
+  answer(told);
+}
+
 void split_warps() {
   host::Fibres::instance().splits = true;
   host::Fibres::instance().random = u32(word());
@@ -647,6 +683,9 @@ int main() {
         break;
       case 31:
         partition();
+        break;
+      case 32:
+        stores_at_once();
         break;
 #endif
       default:

@@ -457,6 +457,25 @@ impl Driver {
         self
     }
 
+    /// In each of `rounds` rounds one warp of each CTA stores at the same time as the others: the CTA of a grid
+    /// of `grid` on SM `i` an element of `bytes` bytes for each lane of `lanes`, side by side from `first[i]`
+    /// on. A round has memory of its own, 512 bytes on, and an order that follows from its number. Answers
+    /// in how many rounds a race was told. 32 lanes only.
+    pub(crate) fn stores_at_once(
+        &mut self,
+        globals: u64,
+        file: u64,
+        (grid, rounds): (u64, u32),
+        (bytes, lanes): (u32, u32),
+        first: &[u64],
+    ) -> &mut Self {
+        self.push(32, &[globals, file, grid]);
+        self.commands.extend([rounds, bytes, lanes].map(u64::from));
+        self.commands.push(first.len() as u64);
+        self.commands.extend(first);
+        self
+    }
+
     /// From now on lanes are parted at random.
     pub(crate) fn split_warps(&mut self, seed: u32) -> &mut Self {
         self.push(20, &[seed.into()])

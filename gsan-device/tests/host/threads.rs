@@ -1,4 +1,6 @@
-//! CTAs at the same time, as host threads over one state.
+//! CTAs at the same time, as host threads or fibres over one state.
+
+use std::mem::offset_of;
 
 use bytemuck::Zeroable;
 use gsan_core::address::{AddressSpace, Records};
@@ -30,13 +32,11 @@ fn words<T: bytemuck::Pod>(value: &T) -> Vec<u64> {
         .collect()
 }
 
-/// Runs the threads; says how often each word of the data was added to, and how many races were told.
-fn locked(
-    mut driver: Driver,
-    publications: u32,
-    unlocks: u32,
-    (rounds, mixed): (u32, bool),
-) -> [u64; 2] {
+/// The table of launches and the index of the one there is.
+const LAUNCH: (u64, u64) = (TABLE, 2 << launch_flags::INDEX_NUMBER_SHIFT | 1);
+
+/// Sets a device up, with one launch.
+fn set_up(driver: &mut Driver, publications: u32) {
     let records = driver.records();
     let mut global = GlobalState::new(&Shape {
         topology: Topology::new(1, CTAS, 2, 1).unwrap(),
@@ -76,10 +76,21 @@ fn locked(
         .write(STATE, &words(&global))
         .write(FILE, &[u64::from_le_bytes(*b"kernel.p"), u64::from(b'y')])
         .write(RING, &words(&ring))
-        .write(TABLE + 128, &words(&launch))
+        .write(TABLE + 128, &words(&launch));
+}
+
+/// Runs the threads; says how often each word of the data was added to, and how many races were told.
+fn locked(
+    mut driver: Driver,
+    publications: u32,
+    unlocks: u32,
+    (rounds, mixed): (u32, bool),
+) -> [u64; 2] {
+    set_up(&mut driver, publications);
+    driver
         .threads(
             STATE,
-            (TABLE, 2 << launch_flags::INDEX_NUMBER_SHIFT | 1),
+            LAUNCH,
             FILE,
             [REAL, REAL + 64, DATA],
             unlocks,
@@ -121,5 +132,89 @@ fn threads_share_nothing_but_atomics() {
             (100, true),
         );
         assert_eq!(added, u64::from(CTAS) * 100);
+    }
+}
+
+/// CTAs of at most so many start together.
+const SMALL_GRID: u64 = 2048;
+/// In how many orders CTAs store.
+const ROUNDS: u32 = 250;
+/// Sizes of elements that are checked in different ways, and the lanes that have one.
+const STORES: [(u32, u32); 8] = [
+    (1, 1),
+    (4, 1),
+    (8, 1),
+    (16, 1),
+    (24, 1),
+    (4, !0),
+    (8, !0),
+    (16, !0),
+];
+
+/// Stores of two CTAs of a grid of `grid`, which begin at `first`: in how many rounds races were told, and how
+/// many granules were checked.
+fn stored_at_once(
+    records: Records,
+    grid: u64,
+    (bytes, lanes): (u32, u32),
+    first: [u64; 2],
+) -> [u64; 2] {
+    let mut driver = Driver::with_lanes(records, 32);
+    set_up(&mut driver, 64);
+    for cta in 0..2 {
+        driver
+            .place(cta, cta.into())
+            .init(STATE, LAUNCH.0, LAUNCH.1);
+    }
+    driver.stores_at_once(STATE, FILE, (grid, ROUNDS), (bytes, lanes), &first);
+    for cta in 0..2 {
+        driver.place(cta, cta.into()).exit(STATE);
+    }
+    driver.read(STATE + offset_of!(GlobalState, accesses) as u64, 1);
+    driver.answers().try_into().unwrap()
+}
+
+/// How many granules two CTAs store to.
+fn granules((bytes, lanes): (u32, u32)) -> u64 {
+    let each = (bytes * lanes.count_ones()).div_ceil(8);
+    (2 * ROUNDS * each).into()
+}
+
+#[test]
+fn stores_of_a_small_grid_to_the_same_bytes_at_the_same_moment_are_told() {
+    for records in [Records::Two, Records::Four] {
+        for stores in STORES {
+            let [told, checked] = stored_at_once(records, SMALL_GRID, stores, [REAL; 2]);
+            assert_eq!(told, ROUNDS.into(), "{records:?}, {stores:?}");
+            // A second look is no second access.
+            assert_eq!(checked, granules(stores), "{stores:?}");
+        }
+    }
+}
+
+/// Without the second look some are missed: among the orders are those in which each looks before the other has
+/// recorded anything.
+#[test]
+fn stores_of_a_large_grid_at_the_same_moment_may_be_missed() {
+    for records in [Records::Two, Records::Four] {
+        for bytes in [1, 4, 8, 16] {
+            let [told, _] = stored_at_once(records, SMALL_GRID + 1, (bytes, 1), [REAL; 2]);
+            assert!(
+                (1..u64::from(ROUNDS)).contains(&told),
+                "{bytes} bytes: {told}"
+            );
+        }
+    }
+}
+
+#[test]
+fn stores_of_a_small_grid_to_other_bytes_are_clean() {
+    for records in [Records::Two, Records::Four] {
+        // What two warps store that way does not fit into the memory of a round.
+        for stores in STORES.into_iter().filter(|&stores| stores != (16, !0)) {
+            let beside = REAL + u64::from(stores.0 * stores.1.count_ones());
+            let clean = stored_at_once(records, SMALL_GRID, stores, [REAL, beside]);
+            assert_eq!(clean, [0, granules(stores)], "{records:?}, {stores:?}");
+        }
     }
 }
