@@ -172,8 +172,8 @@ KEEPS_IN_KERNEL = {
     "access_tensor_whole": 16,
     "begin_strong": 16,
     "end_strong": 16,
-    "survey": 32,
-    "may_begin": 32,
+    "survey": 36,
+    "may_begin": 40,
     "note_cluster_copy": 48,
     # Kernels hold tiles meanwhile.
     "access_box": 80,
@@ -193,6 +193,9 @@ KEEPS_ONCE = {
     "later_checkpoint": 68,
     "is_ordered_elsewhere": 70,
     "count": 72,
+    # A kernel has nothing in registers yet, and nothing any more.
+    "start_by_warp": 16,
+    "leave": 16,
 }
 RARELY = 64
 #: How many registers there must be for that.
