@@ -1,9 +1,11 @@
 // The functions that Triton's instrumentation pass calls.
 //
 // All return nothing; flags are 32-bit integers. Accesses are checked before they are made, an atomic
-// at its end.
+// at its end. Whole warps call what is not for the start or the end of a CTA.
 //
 // GSAN_RECORDS is the number of words in a cell: 2 or 4.
+
+#define GSAN_WHOLE_WARPS 1
 
 #include "gsan/access.cuh"
 #include "gsan/meetings.cuh"
@@ -51,12 +53,14 @@ GSAN_API void __triton_gsan_grid_dependency_wait(gsan_global_state* globals, con
 
 GSAN_API void __triton_gsan_load_tensor(gsan_global_state* globals, const void* args, u32 count,
                                       u32 bytes, const char* file, u32 line) {
-  access_tensor<GSAN_RECORDS, GSAN_RACE_READ>(globals, args, count, bytes, {file, line});
+  access_tensor_of_warp<GSAN_RECORDS, GSAN_RACE_READ>(Warp::current(), globals, args, count, bytes,
+                                                    {file, line});
 }
 
 GSAN_API void __triton_gsan_store_tensor(gsan_global_state* globals, const void* args, u32 count,
                                        u32 bytes, const char* file, u32 line) {
-  access_tensor<GSAN_RECORDS, GSAN_RACE_WRITE>(globals, args, count, bytes, {file, line});
+  access_tensor_of_warp<GSAN_RECORDS, GSAN_RACE_WRITE>(Warp::current(), globals, args, count, bytes,
+                                                    {file, line});
 }
 
 GSAN_API void __triton_gsan_load_tensor_desc(gsan_global_state* globals, const void* map,
@@ -64,6 +68,7 @@ GSAN_API void __triton_gsan_load_tensor_desc(gsan_global_state* globals, const v
                                                   const int16_t* shape, u32 bytes, u32 pred,
                                                   u32 warp, u32 warps, const char* file,
                                                   u32 line) {
+  Warp::current();
   if (!pred) return;
   access_box<GSAN_RECORDS, GSAN_RACE_READ | kAsynchronous>(globals, map, coordinates, rank, shape,
                                                            bytes, warp, warps, {file, line});
@@ -74,6 +79,7 @@ GSAN_API void __triton_gsan_store_tensor_desc(gsan_global_state* globals, const 
                                                    const int16_t* shape, u32 bytes, u32 pred,
                                                    u32 warp, u32 warps, const char* file,
                                                    u32 line) {
+  Warp::current();
   if (!pred) return;
   access_box<GSAN_RECORDS, GSAN_RACE_WRITE | kAsynchronous>(globals, map, coordinates, rank, shape,
                                                             bytes, warp, warps, {file, line});
@@ -82,6 +88,7 @@ GSAN_API void __triton_gsan_store_tensor_desc(gsan_global_state* globals, const 
 GSAN_API void __triton_gsan_load_indexed_tensor_desc(
     gsan_global_state* globals, const void* map, const int32_t* indices, u32 count, u32 column,
     u32 columns, u32 bytes, u32 pred, const char* file, u32 line) {
+  Warp::current();
   if (!pred) return;
   access_indexed<GSAN_RECORDS, GSAN_RACE_READ | kAsynchronous>(
       globals, map, indices, count, int32_t(column), columns, bytes, {file, line});
@@ -90,6 +97,7 @@ GSAN_API void __triton_gsan_load_indexed_tensor_desc(
 GSAN_API void __triton_gsan_store_indexed_tensor_desc(
     gsan_global_state* globals, const void* map, const int32_t* indices, u32 count, u32 column,
     u32 columns, u32 bytes, u32 pred, const char* file, u32 line) {
+  Warp::current();
   if (!pred) return;
   access_indexed<GSAN_RECORDS, GSAN_RACE_WRITE | kAsynchronous>(
       globals, map, indices, count, int32_t(column), columns, bytes, {file, line});
@@ -101,6 +109,7 @@ GSAN_API void __triton_gsan_atomic_tensor_desc(gsan_global_state* globals, const
                                                     const int16_t* shape, u32 bytes, u32, u32,
                                                     u32 warp, u32 warps, const char* file,
                                                     u32 line) {
+  Warp::current();
   access_box<GSAN_RECORDS, GSAN_RACE_READ | GSAN_RACE_WRITE | kAsynchronous>(
       globals, map, coordinates, rank, shape, bytes, warp, warps, {file, line});
 }

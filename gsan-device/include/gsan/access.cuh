@@ -535,35 +535,48 @@ GSAN_CALLED void access_tensor_whole(gsan_global_state* globals, const u64* args
 }
 
 // Kernels whose lanes have many elements each hold tiles in registers, as products do, and a call would put
-// those away: measured, that costs a third.
+// those away: measured, that costs a third. By whole warps: what comes before and after is in line, too, and groups
+// of lanes with masks of their own would meet there.
 template <unsigned S, u32 Action, u32 Count>
-GSAN_DEVICE void access_tensor_in_line(Cta cta, const Elements& elements, Position position) {
+GSAN_DEVICE void access_tensor_in_line(Cta cta, Warp warp, const Elements& elements, Position position) {
   Accesses<S, Action> accesses(cta, position);
-  u32 lanes = ptx::active_lanes();
-  accesses.look(lanes, [&] { accesses.template check_in_line<Count>(elements); });
-  accesses.finish(lanes);
+  accesses.look(warp.lanes, [&] { accesses.template check_in_line<Count>(elements); });
+  accesses.finish(warp.lanes);
 }
 
-// Checks and records the accesses that a warp is about to make. `count` and `bytes` are constants
+// Checks and records the accesses that the lanes which come are about to make. `count` and `bytes` are constants
 // in the kernel, so that one of the cases is left there.
 template <unsigned S, u32 Action>
 GSAN_DEVICE void access_tensor(gsan_global_state* globals, const void* args, u32 count, u32 bytes,
                                Position position) {
-  Cta cta = Cta::current(globals);
-  if (!cta.has_slot()) return;
+  if (!Cta::current(globals).has_slot()) return;
   auto addresses = static_cast<const u64*>(args);
-  Elements elements = {addresses, reinterpret_cast<const u8*>(addresses + count), count, bytes};
-  if (bytes == 2 * kGranule && count == 4) {
-    access_tensor_in_line<S, Action, 4>(cta, elements, position);
-  } else if (bytes == 2 * kGranule && count == 8) {
-    access_tensor_in_line<S, Action, 8>(cta, elements, position);
-  } else if (bytes == 2 * kGranule) {
+  if (bytes == 2 * kGranule) {
     access_tensor_whole<S, Action, 2>(globals, addresses, count, position.file, position.line);
   } else if (bytes == kGranule) {
     access_tensor_whole<S, Action, 1>(globals, addresses, count, position.file, position.line);
   } else {
     access_tensor_general<S, Action>(globals, addresses, count, bytes, position.file,
                                      position.line);
+  }
+}
+
+// The same for a whole warp.
+template <unsigned S, u32 Action>
+GSAN_DEVICE void access_tensor_of_warp(Warp warp, gsan_global_state* globals, const void* args, u32 count,
+                                       u32 bytes, Position position) {
+  Cta cta = Cta::current(globals);
+  auto addresses = static_cast<const u64*>(args);
+  Elements elements = {addresses, reinterpret_cast<const u8*>(addresses + count), count, bytes};
+  if (bytes == 2 * kGranule && (count == 4 || count == 8)) {
+    if (!cta.has_slot()) return;
+    if (count == 4) {
+      access_tensor_in_line<S, Action, 4>(cta, warp, elements, position);
+    } else {
+      access_tensor_in_line<S, Action, 8>(cta, warp, elements, position);
+    }
+  } else {
+    access_tensor<S, Action>(globals, args, count, bytes, position);
   }
 }
 

@@ -8,11 +8,23 @@ namespace gsan {
 
 constexpr u32 kWarpSize = 32;
 
+// GSAN_WHOLE_WARPS says that all callers come as whole warps, though a check or a loop may have parted the lanes.
+// Then they wait for each other wherever they do something together. A mask that is found at run time can be that
+// of a part, and parts that have become one again differ in it.
 struct Warp {
+#if defined(GSAN_WHOLE_WARPS) && !defined(GSAN_HOST)
+  static constexpr u32 lanes = ~0u;
+
+  GSAN_DEVICE static Warp current() {
+    ptx::leave_together(lanes);
+    return {};
+  }
+#else
   u32 lanes;
 
   // Those that are here now; others of the warp may be elsewhere.
   GSAN_DEVICE static Warp current() { return {ptx::active_lanes()}; }
+#endif
 
   GSAN_DEVICE u32 first() const { return ptx::lowest(lanes); }
   GSAN_DEVICE bool leads() const { return ptx::lane() == first(); }
