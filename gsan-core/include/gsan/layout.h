@@ -475,7 +475,7 @@ GSAN_STATIC_ASSERT(offsetof(struct gsan_overtaken, reserved) == 28);
 
 /* What the CTAs of a launch tell each other. In device memory. */
 struct gsan_launch_state {
-    /* CTAs that started. */
+    /* CTAs that started before the first one passed the descriptor on. */
     GSAN_ALIGNED(128) uint32_t started;
     /* CTAs that exited. When it reaches the number of CTAs the completion rows are final. */
     uint32_t exited;

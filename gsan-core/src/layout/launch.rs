@@ -90,7 +90,7 @@ structure! {
 structure! {
     /// What the CTAs of a launch tell each other. In device memory.
     pub struct LaunchState = "gsan_launch_state", size 256, align 128 {
-        /// CTAs that started.
+        /// CTAs that started before the first one passed the descriptor on.
         pub started: u32,
         /// CTAs that exited. When it reaches the number of CTAs the completion rows are final.
         pub exited: u32,

@@ -9,13 +9,22 @@
 
 namespace gsan {
 
-// The threads that call together.
+// Threads that share something out among them.
+struct Share {
+  u32 rank;
+  u32 size;
+};
+
+// The threads that call together, with the barrier that they lend. Functions that are out of line get their
+// share only: for a barrier whose number is no constant the assembler reserves all sixteen, and an SM has
+// them for four CTAs.
 struct Group {
   u32 thread;
   u32 threads;
   u32 barrier_id;
 
   GSAN_DEVICE bool leads() const { return thread == 0; }
+  GSAN_DEVICE Share share() const { return {thread, threads}; }
   // A barrier counts whole warps.
   GSAN_DEVICE void wait() const {
     ptx::barrier(barrier_id, (threads + kWarpSize - 1) / kWarpSize * kWarpSize);
@@ -63,16 +72,17 @@ struct Setting {
   }
 };
 
-// The descriptor of the launch: the copy in device memory, if the first CTA has left it there. The low
-// half of `index` is the entry of the host's table, the high half the launch's number plus 1, or 0
-// where the number is not known beforehand (graphs).
+// The descriptor of the launch: the copy in device memory, if the first CTA has left it there, which
+// `passed_on` says. The low half of `index` is the entry of the host's table, the high half the launch's
+// number plus 1, or 0 where the number is not known beforehand (graphs).
 GSAN_DEVICE const gsan_launch_descriptor* descriptor(Region region, const Setting& setting,
-                                                     const void* table, u64 index) {
+                                                     const void* table, u64 index, bool& passed_on) {
   u32 number = u32(index >> GSAN_LAUNCH_INDEX_NUMBER_SHIFT);
   if (number != 0) {
     const gsan_launch_state* state = region.part<gsan_launch_state>(setting.launches_at) +
                                      (number - 1) % GSAN_STATE_LAUNCHES;
-    if (ptx::load_acquire(&state->copied) == number) return &state->descriptor;
+    passed_on = ptx::load_acquire(&state->copied) == number;
+    if (passed_on) return &state->descriptor;
   }
   return static_cast<const gsan_launch_descriptor*>(table) + u32(index);
 }
@@ -97,8 +107,9 @@ GSAN_DEVICE void pass_on(Region region, const gsan_launch_descriptor& launch,
 
 // Starts the state of a CTA that becomes resident: it knows its launch, if the host said what that is. By
 // the warp of thread 0 of the group, of which `leader` is the lane. The words are shared out and moved one by
-// one: what the compiler makes of whole structures here goes byte by byte.
-GSAN_DEVICE void enter(Cta cta, Warp warp, u32 leader, const Setting& setting, u32 records,
+// one: what the compiler makes of whole structures here goes byte by byte. Tells the leader whether the first
+// CTA of the launch has passed the descriptor on.
+GSAN_DEVICE bool enter(Cta cta, Warp warp, u32 leader, const Setting& setting, u32 records,
                        const void* table, u64 index) {
   gsan_thread_state* state = cta.state;
   auto words = reinterpret_cast<u64*>(state);
@@ -107,8 +118,9 @@ GSAN_DEVICE void enter(Cta cta, Warp warp, u32 leader, const Setting& setting, u
     ptx::local_store(words + word, u64(0));
   }
   u64 source = 0;
+  bool passed_on = false;
   if (ptx::lane() == leader && table != nullptr && setting.is_ready(records)) {
-    source = reinterpret_cast<u64>(descriptor(cta.region, setting, table, index));
+    source = reinterpret_cast<u64>(descriptor(cta.region, setting, table, index, passed_on));
   }
   source = warp.share(source, leader);
   warp.meet();
@@ -120,23 +132,25 @@ GSAN_DEVICE void enter(Cta cta, Warp warp, u32 leader, const Setting& setting, u
     }
   }
   warp.meet();
-  if (ptx::lane() != leader) return;
+  if (ptx::lane() != leader) return passed_on;
   state->flags = GSAN_THREAD_NO_SLOT | GSAN_THREAD_EVERYTHING;
   // 0 for a graph's launch that the host has not described yet.
   state->state = cta.launch()->state;
   state->coordinates = ptx::cta_index();
+  return passed_on;
 }
 
 // A CTA of a known launch becomes resident. Whether a checkpoint is due: the CTA is the launch's first, and
-// publications may have been overwritten since the newest one. Tells which slots of its SM are taken.
-GSAN_DEVICE bool join_launch(Cta cta, const Setting& setting, u32& taken) {
+// publications may have been overwritten since the newest one. Tells which slots of its SM are taken. A CTA
+// that found the descriptor passed on is not the first: most spare the word to which all would add.
+GSAN_DEVICE bool join_launch(Cta cta, const Setting& setting, bool passed_on, Slots::Found& found) {
   gsan_thread_state* state = cta.state;
   Region region = cta.region;
   const gsan_launch_descriptor& launch = *cta.launch();
-  u32 started = ptx::add_relaxed(&cta.launch_state()->started, 1u);
-  taken = setting.slots(region, launch).taken(ptx::sm());
+  bool first = !passed_on && ptx::add_relaxed(&cta.launch_state()->started, 1u) == 0;
+  found = setting.slots(region, launch).look(ptx::sm());
   state->taken = complete(launch);
-  if (started != 0) return false;
+  if (!first) return false;
   pass_on(region, launch, cta.launch_state());
   state->carries = GSAN_LAUNCH_FRONTIER_CARRIED;
   u64 newest = Checkpoints{region}.newest();
@@ -152,9 +166,10 @@ GSAN_COLD void start_by_warp(Cta cta, u32 thread, u32 records, const void* table
   u32 leader = ptx::lowest(first);
   Setting setting = {};
   if (thread == 0 && table != nullptr) setting = Setting::of(*cta.region.globals);
-  enter(cta, warp, leader, setting, records, table, index);
-  u32 due = 0, taken = 0;
-  if (thread == 0 && cta.is_known()) due = join_launch(cta, setting, taken);
+  bool passed_on = enter(cta, warp, leader, setting, records, table, index);
+  u32 due = 0;
+  Slots::Found found = {};
+  if (thread == 0 && cta.is_known()) due = join_launch(cta, setting, passed_on, found);
   if (warp.share(due, leader) != 0) take_checkpoint(cta.region, warp);
   if (thread != 0) return;
   Region region = cta.region;
@@ -162,7 +177,7 @@ GSAN_COLD void start_by_warp(Cta cta, u32 thread, u32 records, const void* table
   if (!cta.is_known()) return;
   cta.keep(setting.fixed);
   const gsan_launch_descriptor* launch = cta.launch();
-  u32 slot = setting.slots(region, *launch).take(ptx::sm(), taken);
+  u32 slot = setting.slots(region, *launch).take(ptx::sm(), found);
   if (slot == kNoSlot) {
     count(region, GSAN_LOSS_NO_SLOT);
     ptx::add_relaxed(&cta.launch_state()->unchecked, 1u);
@@ -184,11 +199,13 @@ GSAN_COLD void start_by_warp(Cta cta, u32 thread, u32 records, const void* table
   ptx::store_relaxed_system(epochs, epoch);
   start_history(history, starts, number, epoch, launch->number, state->coordinates);
   u64 half = constants.reserve_bytes / 2;
+  // Divided by 2 or 4.
+  u64 usable = half >> records / 2;
   state->shadow_base = constants.reserve_base;
   state->real_base = constants.reserve_base + half;
-  state->usable = half / records;
+  state->usable = usable;
   state->ordinary =
-      constants.write_once == 0 ? half / records : constants.write_once - constants.reserve_base - half;
+      constants.write_once == 0 ? usable : constants.write_once - constants.reserve_base - half;
   state->seed = constants.seed;
   bool has_row = launch->own_row != 0;
   state->own_row = has_row ? launch->own_row : reinterpret_cast<u64>(region.globals);
@@ -219,7 +236,7 @@ GSAN_DEVICE void start(Cta cta, u32 thread, u32 threads, u32 records, const void
 }
 
 // What the CTA knew goes into the completion, by all threads of the group.
-GSAN_COLD void complete_rows(Cta cta, Group group) {
+GSAN_DEVICE void complete_rows(Cta cta, Share share) {
   Region region = cta.region;
   const gsan_launch_descriptor& launch = *cta.launch();
   Rows done = completion(launch);
@@ -227,7 +244,7 @@ GSAN_COLD void complete_rows(Cta cta, Group group) {
   bool everything = cta.flags() & GSAN_THREAD_EVERYTHING;
   // What is mirrored now is no less than what any checkpoint copied.
   if (everything || checkpoint != kNoCheckpoint) {
-    for_each_place(region, group.thread, group.threads, [&](Place place, u32 thread) {
+    for_each_place(region, share.rank, share.size, [&](Place place, u32 thread) {
       Region home = region.of_device(region.device_of(thread));
       u32 epoch = everything ? ptx::load_relaxed_system(home.epoch(thread))
                              : checkpoint_epoch(region, checkpoint, thread);
@@ -240,7 +257,7 @@ GSAN_COLD void complete_rows(Cta cta, Group group) {
     if (header == 0) break;
     u32 bank = Vector::bank(header);
     u32 first_id = Topology{region.globals->constants}.id({bank, 0});
-    for (u32 slot = group.thread; slot < clock.length(header); slot += group.threads) {
+    for (u32 slot = share.rank; slot < clock.length(header); slot += share.size) {
       u32 entry = ptx::load_relaxed_system(clock.entries(index) + slot);
       done.add({bank, slot}, first_id + slot, entry);
     }
@@ -249,15 +266,15 @@ GSAN_COLD void complete_rows(Cta cta, Group group) {
 
 // One CTA carries over the frontier's own rows, and one each completion that it knew. Rows of other
 // banks stay named by the host. `mine` are those that this CTA carries.
-GSAN_COLD void carry(Cta cta, Group group, u32 mine) {
+GSAN_DEVICE void carry(Cta cta, Share share, u32 mine) {
   const gsan_launch_descriptor& launch = *cta.launch();
   Rows done = completion(launch);
   if (mine & GSAN_LAUNCH_FRONTIER_CARRIED) {
-    carry_over(cta.region, frontier(launch), done, group.thread, group.threads);
+    carry_over(cta.region, frontier(launch), done, share.rank, share.size);
   }
   for (u32 taken = mine & ~GSAN_LAUNCH_FRONTIER_CARRIED; taken != 0; taken &= taken - 1) {
     Rows from = completion_of_overtaken(launch, ptx::lowest(taken));
-    carry_over(cta.region, from, done, group.thread, group.threads);
+    carry_over(cta.region, from, done, share.rank, share.size);
   }
 }
 
@@ -267,19 +284,20 @@ GSAN_DEVICE bool knows_nothing_else(const gsan_thread_state& state) {
          state.private_clock == 0;
 }
 
-// The rest of the completion, by all threads of the group.
-GSAN_COLD void complete_all(Cta cta, Group group) {
+// Which completions that the CTA knew it carries over. By the first thread of the group.
+GSAN_COLD void claim_completions(Cta cta) {
   gsan_thread_state* state = cta.state;
-  if (group.leads() && state->taken != 0) {
-    u32 before = ptx::or_relaxed(&cta.launch_state()->carried, state->taken);
-    state->carries |= state->taken & ~before;
-  }
-  group.wait();
-  complete_rows(cta, group);
-  if (state->carries != 0) carry(cta, group, state->carries);
+  if (state->taken == 0) return;
+  u32 before = ptx::or_relaxed(&cta.launch_state()->carried, state->taken);
+  state->carries |= state->taken & ~before;
+}
+
+// The rest of the completion, by all threads of the group.
+GSAN_COLD void complete_all(Cta cta, Share share) {
+  complete_rows(cta, share);
+  if (cta.state->carries != 0) carry(cta, share, cta.state->carries);
   // The rows that the threads filled come before the leader's release.
   ptx::fence();
-  group.wait();
 }
 
 // The first thread of the group completes the own epoch and frees the slot.
@@ -308,8 +326,13 @@ GSAN_COLD void leave(Cta cta) {
   if (state->accesses != 0) {
     ptx::add_relaxed(&region.globals->accesses.value, u64(state->accesses));
   }
-  if (state->not_sampled != 0) count(region, GSAN_LOSS_READ_NOT_SAMPLED, state->not_sampled);
-  if (state->evicted != 0) count(region, GSAN_LOSS_WRITE_EVICTED, state->evicted);
+  u64* losses = region.globals->losses;
+  if (state->not_sampled != 0) {
+    ptx::add_relaxed(losses + GSAN_LOSS_READ_NOT_SAMPLED, u64(state->not_sampled));
+  }
+  if (state->evicted != 0) {
+    ptx::add_relaxed(losses + GSAN_LOSS_WRITE_EVICTED, u64(state->evicted));
+  }
 }
 
 // The CTA returns from the kernel: its completion is filled, its slot is free.
@@ -317,18 +340,27 @@ GSAN_DEVICE void exit(Cta cta, Group group) {
   if (!cta.is_known()) return;
   // Nobody makes accesses any more.
   group.wait();
-  if (!knows_nothing_else(*cta.state)) complete_all(cta, group);
+  if (!knows_nothing_else(*cta.state)) {
+    if (group.leads()) claim_completions(cta);
+    group.wait();
+    complete_all(cta, group.share());
+    group.wait();
+  }
   if (group.leads()) leave(cta);
 }
 
-// `griddepcontrol.wait` returned: the completion of the launch waited for is known.
-GSAN_COLD void grid_dependency_wait(Cta cta, Group group) {
-  if (!cta.is_known()) return;
+// What grid_dependency_wait learns. By the first thread of the group.
+GSAN_COLD void take_what_was_waited_for(Cta cta) {
   const gsan_launch_descriptor& launch = *cta.launch();
-  if (group.leads() && launch.waits_for != 0) {
-    take_completions(cta, 1u << (launch.waits_for - 1) | complete(launch));
-    ptx::local_or(&cta.state->flags, GSAN_THREAD_WAITED);
-  }
+  if (launch.waits_for == 0) return;
+  take_completions(cta, 1u << (launch.waits_for - 1) | complete(launch));
+  ptx::local_or(&cta.state->flags, GSAN_THREAD_WAITED);
+}
+
+// `griddepcontrol.wait` returned: the completion of the launch waited for is known.
+GSAN_DEVICE void grid_dependency_wait(Cta cta, Group group) {
+  if (!cta.is_known()) return;
+  if (group.leads()) take_what_was_waited_for(cta);
   // The other threads of the group go on with what the first has learned.
   group.wait();
 }

@@ -20,26 +20,33 @@ struct Slots {
   u32 sms;
   u32 slots_per_sm;
 
-  // The slots of `sm` that are taken.
-  GSAN_DEVICE u32 taken(u32 sm) const { return sm < sms ? ptx::load_relaxed(masks + sm) : ~0u; }
+  // What is found before a slot is taken: which are taken on an SM, and how many of the bank ever were.
+  struct Found {
+    u32 taken;
+    u32 most;
+  };
 
-  // The lowest free slot of `sm`, or kNoSlot; `taken` is what was found before.
-  GSAN_DEVICE u32 take(u32 sm, u32 taken) const {
+  GSAN_DEVICE Found look(u32 sm) const {
+    return {sm < sms ? ptx::load_relaxed(masks + sm) : ~0u, ptx::load_relaxed_system(high_water)};
+  }
+
+  // The lowest free slot of `sm`, or kNoSlot.
+  GSAN_DEVICE u32 take(u32 sm, Found found) const {
     u32 all = ~0u >> (32 - slots_per_sm);
     while (true) {
-      u32 free = ~taken & all;
+      u32 free = ~found.taken & all;
       if (free == 0) return kNoSlot;
       u32 bit = free & -free;
       // Acquires what the last holder of the slot wrote before it gave it back.
-      taken = ptx::or_acquire(masks + sm, bit);
-      if ((taken & bit) == 0) {
+      found.taken = ptx::or_acquire(masks + sm, bit);
+      if ((found.taken & bit) == 0) {
         u32 slot = ptx::lowest(bit) * sms + sm;
-        ptx::max_relaxed_system(high_water, slot + 1);
+        // All CTAs would write to this word.
+        if (slot >= found.most) ptx::max_relaxed_system(high_water, slot + 1);
         return slot;
       }
     }
   }
-
 };
 
 // The holder of a slot gives it back, behind a fence.
