@@ -110,18 +110,23 @@ struct Cell {
 template <unsigned S, class P>
 GSAN_CALLED Survey survey(Cell<S> cell, CellAccess access, P past, bool removes = false) {
   Survey found;
+  // The others that share bytes with the access.
+  u32 others = 0;
 #pragma unroll
-  for (u32 i = 0; i < S; ++i) found.equal |= cell.word[i] == access.record;
-#pragma unroll 1
   for (u32 i = 0; i < S; ++i) {
+    u64 word = cell.word[i];
+    bool equal = word == access.record;
+    found.equal |= equal;
+    found.empty |= u32(word == 0) << i;
+    bool shares = (u32(word) & u32(access.record) & kRecordMask) != 0 && !is_sync(word);
+    others |= u32(shares && !equal) << i;
+  }
+#pragma unroll 1
+  for (; others != 0; others &= others - 1) {
+    u32 i = ptx::lowest(others);
     u64 word = cell.at(i);
     u32 bit = 1u << i;
-    if (word == 0) {
-      found.empty |= bit;
-      continue;
-    }
     u32 mask = record_mask(word) & access.mask();
-    if (is_sync(word) || mask == 0 || word == access.record) continue;
     bool conflict = access.conflicts(word);
     bool atomic = access.cover_each_other(word, past);
     bool observes =

@@ -230,12 +230,20 @@ GSAN_DEVICE Announced announce(u64* words, const Cell<S>& cell, const CellAccess
 template <unsigned S>
 GSAN_DEVICE bool remove_announcements(u64* words, const Cell<S>& cell, u64 own,
                                       const CellAccess& access, bool acquires, const Past& past) {
+  u32 here = halves(record_mask(access.record));
+  u32 marks = 0;
+#pragma unroll
+  for (unsigned i = 1; i < S; ++i) {
+    u64 word = cell.word[i];
+    bool announces = word != 0 && (u32(word) & (kRecordMask | kRecordSync)) == 0 && word != own &&
+                     (record_site(word) >> kNonceBits & here) != 0;
+    marks |= u32(announces) << i;
+  }
   bool any = false;
 #pragma unroll 1
-  for (unsigned i = 1; i < S; ++i) {
+  for (; marks != 0; marks &= marks - 1) {
+    u32 i = ptx::lowest(marks);
     u64 mark = cell.at(i);
-    if (mark == 0 || is_sync(mark) || record_mask(mark) != 0 || mark == own) continue;
-    if ((record_site(mark) >> kNonceBits & halves(record_mask(access.record))) == 0) continue;
     bool known = record_writes(mark) && acquires && access.cover_each_other(mark, past);
     // Whatever has become of it meanwhile goes, too.
     if (!known) ptx::exchange_relaxed_system(word_of(words, i), u64(0));
