@@ -119,6 +119,13 @@ pub(super) struct Known {
     plain: bool,
 }
 
+/// What of an acquired entry is left out: what the CTA did itself, or whatever it knows anyway.
+#[derive(Clone, Copy, Debug)]
+enum Cut {
+    Own,
+    Known,
+}
+
 /// A resident CTA of a launch.
 #[derive(Debug)]
 pub struct Cta<'a, M: Memory> {
@@ -566,10 +573,19 @@ impl<'a, M: Memory> Cta<'a, M> {
             self.learn_checkpoint(self.covering(device, token));
             return false;
         };
-        if let Some(place) = self.system.topology().place(publication.publisher) {
-            self.learn(place, publication.entry);
-        }
         let same_launch = self.is_of_launch(device, &publication);
+        // What a CTA of the same launch says lies beyond the frontier already. A completion or a
+        // checkpoint that it tells as well may cover some of it: that is kept, so that rows need
+        // not be looked at. What is kept for nothing can only make the hull with later entries wider.
+        let knows_more = self.taken() != 0 || self.checkpoint().is_some();
+        let cuts = if same_launch && !knows_more {
+            Cut::Own
+        } else {
+            Cut::Known
+        };
+        if let Some(place) = self.system.topology().place(publication.publisher) {
+            self.learn(place, publication.entry, cuts);
+        }
         if same_launch {
             self.take(publication.taken);
         }
@@ -578,7 +594,7 @@ impl<'a, M: Memory> Cta<'a, M> {
             let read = self.system.snapshots(device).read(
                 snapshot,
                 |checkpoint| self.learn_checkpoint(Some(checkpoint)),
-                |place, entry| self.learn(place, entry),
+                |place, entry| self.learn(place, entry, cuts),
             );
             if read.is_err() {
                 self.count(Loss::SnapshotOverrun);
@@ -652,11 +668,14 @@ impl<'a, M: Memory> Cta<'a, M> {
         self.touch();
     }
 
-    fn learn(self, place: Place, entry: ClockEntry) {
+    fn learn(self, place: Place, entry: ClockEntry, cuts: Cut) {
         if self.knows_everything() {
             return;
         }
-        let entry = self.beyond(self.taken(), place, entry);
+        let entry = match cuts {
+            Cut::Own => self.not_own(place, entry),
+            Cut::Known => self.beyond(self.taken(), place, entry),
+        };
         if entry.is_empty() {
             return;
         }
@@ -674,17 +693,22 @@ impl<'a, M: Memory> Cta<'a, M> {
     /// The part of `entry` that the private clock has to hold.
     fn beyond(self, taken: u16, place: Place, entry: ClockEntry) -> ClockEntry {
         let id = self.system.topology().id(place);
-        let entry = if self.id() == Some(id) {
-            entry.cut_from(self.first_epoch())
-        } else {
-            entry
-        };
+        let entry = self.not_own(place, entry);
         let entry = self.launch.cut(taken, place, id, entry);
         match self.checkpoint() {
             Some(c) if !entry.is_empty() => {
                 entry.cut(ClockEntry::all(self.system.checkpoint_epoch(c, id)))
             }
             _ => entry,
+        }
+    }
+
+    /// The part of `entry` that the CTA did not do itself.
+    fn not_own(self, place: Place, entry: ClockEntry) -> ClockEntry {
+        if self.id() == Some(self.system.topology().id(place)) {
+            entry.cut_from(self.first_epoch())
+        } else {
+            entry
         }
     }
 

@@ -695,6 +695,15 @@ impl Script {
     }
 
     pub(crate) fn launch(&mut self, id: u32, stream: u32, ctas: u32) -> &mut Self {
+        self.launch_as(id, stream, ctas, false)
+    }
+
+    /// A launch that may overtake the one before in its stream.
+    fn launch_dependent(&mut self, id: u32, stream: u32, ctas: u32) -> &mut Self {
+        self.launch_as(id, stream, ctas, true)
+    }
+
+    fn launch_as(&mut self, id: u32, stream: u32, ctas: u32, programmatic: bool) -> &mut Self {
         self.twin.tell(&Event::Launch(Launch {
             id: LaunchId(id),
             device: DeviceRank(0),
@@ -702,7 +711,7 @@ impl Script {
             ctas,
             threads: 1,
             cluster: 1,
-            programmatic: false,
+            programmatic,
         }));
         self
     }
@@ -714,6 +723,12 @@ impl Script {
 
     fn exit(&mut self, cta: Cta) -> &mut Self {
         self.twin.tell(&Event::CtaExit(cta));
+        self
+    }
+
+    fn grid_dependency_wait(&mut self, cta: Cta) -> &mut Self {
+        let thread = Thread { cta, index: 0 };
+        self.twin.tell(&Event::GridDependencyWait(thread));
         self
     }
 
@@ -976,6 +991,60 @@ fn a_publication_that_was_overwritten_stands_for_a_checkpoint() {
     script.write(a, 1).release(a, 0).release(c, 3).acquire(b, 0);
     script.write(b, 1);
     script.meets(&[(Loss::PublicationOverrun, 1)]);
+}
+
+/// P learns something of A, waits for all of A's launch, and tells Q both.
+fn told_with_a_completion() -> (Script, Cta) {
+    let mut script = Script::new(topology(1, 1), ROOMY);
+    let [a, p, q] = [cta(0, 0), cta(1, 0), cta(1, 1)];
+    script.launch(0, 0, 1).launch_dependent(1, 0, 7);
+    script.start(a, 0).start(p, 1).start(q, 2);
+    script.write(a, 1).release(a, 0).acquire(p, 0).exit(a);
+    script.grid_dependency_wait(p).release(p, 2).acquire(q, 2);
+    (script, q)
+}
+
+/// P learns something of A, and a checkpoint that covers it, and tells Q both.
+fn told_with_a_checkpoint() -> (Script, Cta) {
+    let one = Room {
+        publications: 1,
+        ..ROOMY
+    };
+    let mut script = Script::new(topology(1, 1), one);
+    let [a, p, q, b, c] = [0, 1, 2, 3, 4].map(|index| cta(1, index));
+    script.launch(1, 0, 7).start(a, 0);
+    for (sm, cta) in [p, q, b, c].into_iter().enumerate() {
+        script.start(cta, sm as u32 + 1);
+    }
+    script.write(a, 1).release(a, 0).acquire(p, 0).exit(a);
+    // The first of these is overwritten.
+    script.release(b, 3).release(c, 4).acquire(p, 3);
+    script.release(p, 2).acquire(q, 2);
+    (script, q)
+}
+
+#[test]
+fn what_is_told_together_with_what_covers_it_is_kept() {
+    for told in [told_with_a_completion, told_with_a_checkpoint] {
+        let (mut script, q) = told();
+        // What Q keeps is in what it releases.
+        script.write(q, 1).release(q, 5);
+        script.races(0);
+    }
+}
+
+#[test]
+fn what_lies_between_an_entry_that_was_kept_and_a_later_one_is_ordered() {
+    for told in [told_with_a_completion, told_with_a_checkpoint] {
+        let (mut script, q) = told();
+        // On the slot of A, after it: a stranger, and a CTA that Q acquires from.
+        let [stranger, later] = [5, 6].map(|index| cta(1, index));
+        script.start(stranger, 0).write(stranger, 10).exit(stranger);
+        script.start(later, 0).write(later, 11).release(later, 6);
+        script.acquire(q, 6).write(q, 11).write(q, 10);
+        // The hull of what Q keeps and what it acquired last spans the stranger.
+        script.races(0);
+    }
 }
 
 #[test]
