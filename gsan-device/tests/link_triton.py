@@ -4,18 +4,23 @@ usage: link_triton.py LIBRARY...
 
 Needs triton 3.9.0 and an nvJitLink as new as its assemblers, no torch, no GPU. Fails unless every
 kernel, for every architecture, is assembled with the library's part for kernels and linked to the
-other part, and one kernel is assembled with the whole library. Prints how many registers and bytes
-of stack each takes.
+other part, and one kernel is assembled with the whole library. What is linked must not read return
+addresses (`sass`), whether it is assembled by what Triton takes for the architecture or, if that is
+too old for functions to keep registers, by the newest assembler that Triton has. Prints how many
+registers and bytes of stack each takes.
 """
 
+import os
 import pathlib
 import re
 import subprocess
 import sys
 import tempfile
+from unittest import mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 
+import sass
 import triton
 import triton.language as tl
 from gsan._native import IN_KERNEL, ONCE, WHOLE
@@ -26,6 +31,12 @@ from triton.compiler import ASTSource
 from triton.runtime.driver import driver
 
 ARCHITECTURES = [80, 90, 100]
+TOOLS = pathlib.Path(triton.__file__).parent / "backends/nvidia/bin"
+NEWEST = TOOLS / "ptxas-blackwell"
+#: Kernels that call most of a library.
+ATOMICS = ["last_block_sums", "all_atomics"]
+#: Where Triton looks which assembler it is to take.
+ASSEMBLERS = ["TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"]
 
 
 @triton.jit
@@ -44,6 +55,19 @@ def last_block_sums(x, part, out, count, n, BLOCK: tl.constexpr):
         for i in range(n):
             total += tl.load(part + i)
         tl.store(out, total)
+
+
+@triton.jit
+def all_atomics(x, bins, lock, count, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    v = tl.load(x + tl.program_id(0) * BLOCK + i)
+    tl.atomic_add(bins + v, 1, v < n, sem="relaxed")
+    while tl.atomic_cas(lock, 0, 1, sem="acquire") == 1:
+        pass
+    tl.atomic_max(bins + i, v, i < n, sem="release", scope="cta")
+    tl.atomic_xchg(lock, 0, sem="release")
+    if tl.atomic_add(count, 1, sem="acq_rel", scope="sys") == n - 1:
+        tl.store(bins + BLOCK + i, tl.load(bins + i))
 
 
 @triton.jit
@@ -97,6 +121,10 @@ def sources():
 
     def aligned(arguments):
         return {(i,): [["tt.divisibility", 16]] for i in range(arguments)}
+
+    signature = dict(x="*i32", bins="*i32", lock="*i32", count="*i32", n="i32", BLOCK="constexpr")
+    atomics = ASTSource(all_atomics, signature, dict(BLOCK=512), aligned(4))
+    yield "all_atomics", atomics, {}, 80
 
     blocks = dict(BM="constexpr", BN="constexpr", BK="constexpr")
     signature = dict(a="*fp16", b="*fp16", c="*fp16", M="i32", N="i32", K="i32", **blocks)
@@ -154,7 +182,8 @@ def compile_with(library, source, options, architecture):
 
 
 def linked(library, source, options, architecture):
-    """Machine code of a kernel and the part of a library that is compiled once."""
+    """Machine code of a kernel and the part of a library that is compiled once, and whether their
+    functions keep registers."""
     ahead = dict(options, ptx_options="--compile-only")
     make_cubin = CUDABackend.make_cubin
 
@@ -169,24 +198,54 @@ def linked(library, source, options, architecture):
     keeps = can_keep(kernel.asm["ptx"], 128)
     tool = get_ptxas(architecture)
     target = Target(sm_arch_from_capability(architecture), tool.path, tool.version)
-    return link(
-        target, [kernel.asm["cubin"], assembled(pathlib.Path(library + ONCE), target, 128, keeps)]
-    )
+    once = assembled(pathlib.Path(library + ONCE), target, 128, keeps)
+    return link(target, [kernel.asm["cubin"], once]), keeps
+
+
+def said_of(code, tool, option):
+    """What a tool says of machine code."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(code)
+        file.flush()
+        command = [TOOLS / tool, option, file.name]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def usage(code):
     """What the kernel in machine code takes."""
-    program = pathlib.Path(get_ptxas(90).path).with_name("cuobjdump")
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(code)
-        file.flush()
-        command = [program, "-res-usage", file.name]
-        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    said = said_of(code, "cuobjdump", "-res-usage")
     registers, stack = max(
         (int(registers), int(stack))
         for registers, stack in re.findall(r"REG:(\d+) STACK:(\d+)", said)
     )
     return f"{registers} registers, {stack} bytes of stack"
+
+
+def check_linked(library, architecture, names=None):
+    """Links each kernel, or those of `names`, and looks at what is linked; whether functions keep
+    registers, and how many instructions read return addresses."""
+    said = f"{pathlib.Path(library).name}, sm_{architecture}"
+    kept, wrong = False, 0
+    for name, source, options, first in sources():
+        if architecture < first or (names and name not in names):
+            continue
+        code, keeps = linked(library, source, options, architecture)
+        added = ", functions keep registers" if keeps else ""
+        print(f"{said}, {name}: {usage(code)}{added}", flush=True)
+        found = sass.findings(said_of(code, "nvdisasm", "-c"))
+        for finding in found:
+            print(f"{said}, {name}: {finding}", flush=True)
+        kept |= keeps
+        wrong += len(found)
+    return kept, wrong
+
+
+def check_whole(library, architecture):
+    """Assembles the first kernel with the whole library."""
+    name, source, options, _ = next(sources())
+    code = compile_with(library + WHOLE, source, options, architecture).asm["cubin"]
+    said = f"{pathlib.Path(library).name}, sm_{architecture}"
+    print(f"{said}, {name}, whole: {usage(code)}", flush=True)
 
 
 def main():
@@ -195,18 +254,21 @@ def main():
     driver.set_active(NoDevice())
     triton.knobs.compilation.instrumentation_mode = "gsan"
     triton.knobs.compilation.always_compile = True
+    wrong = 0
     for library in (argument.removesuffix(WHOLE) for argument in sys.argv[1:]):
-        said = f"{pathlib.Path(library).name}, sm_"
         for architecture in ARCHITECTURES:
-            for number, (name, source, options, first) in enumerate(sources()):
-                if architecture < first:
-                    continue
-                code = linked(library, source, options, architecture)
-                print(f"{said}{architecture}, {name}: {usage(code)}", flush=True)
-                if number == 0:
-                    kernel = compile_with(library + WHOLE, source, options, architecture)
-                    code = kernel.asm["cubin"]
-                    print(f"{said}{architecture}, {name}, whole: {usage(code)}", flush=True)
+            kept, found = check_linked(library, architecture)
+            wrong += found
+            check_whole(library, architecture)
+            if kept:
+                continue
+            with mock.patch.dict(os.environ, dict.fromkeys(ASSEMBLERS, str(NEWEST))):
+                kept, found = check_linked(library, architecture, ATOMICS)
+            wrong += found
+            if not kept:
+                sys.exit(f"{NEWEST} is not told what functions keep for sm_{architecture}")
+    if wrong:
+        sys.exit(f"{wrong} instructions read return addresses")
 
 
 main()

@@ -167,6 +167,10 @@ def link(target: Target, objects: list[bytes]) -> bytes:
 
 #: How many registers functions keep as they found them (PTX ISA, `.abi_preserve`): the more, the
 #: less their callers put away. Functions that call each other differ.
+#: A return address lies in the last two registers that the callee keeps: if it keeps N, in R(N+14)
+#: and R(N+15). The parameters of a function that itself keeps K lie from about R(K+20) on. There no
+#: return address may lie that the function makes: ptxas puts it over a parameter that is needed
+#: later. `gsan-device/tests/link_triton.py` looks at machine code for that.
 #: What kernels call at each access, and what that calls.
 KEEPS_IN_KERNEL = {
     "access_tensor_whole": 16,
