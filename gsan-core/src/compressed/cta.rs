@@ -881,8 +881,11 @@ impl<'a, M: Memory> Cta<'a, M> {
                 .map(|()| own.epoch),
         };
         let snapshot = draft.publish();
-        // What a fence published may be older than what the CTA has released there since.
-        let newest = filled?.max(own.epoch);
+        // What a fence published may be older than what the CTA has released there since. A CTA that
+        // knew everything says more: epochs that are not released yet, and are not to be.
+        let published = self.state.published.load(Acquire);
+        let released = Epoch::from_bits(published >> PUBLISHED_EPOCH_SHIFT);
+        let newest = filled?.min(released).max(own.epoch);
         Ok(Publication {
             publisher,
             entry: ClockEntry::closed(self.first_epoch(), newest),
