@@ -450,6 +450,9 @@ GSAN_COLD bool absorb_at_once(Cta cta, Warp warp, u64 token, Publication publica
   bool fits = their_length <= 2 * step && place < 2 * step;
   if (!is_of_bank(head) || !is_of_bank(their_head) || !one_segment || !fits) return false;
   u32 own_slot = cta.thread() - state.bank_first;
+  // What the CTA did itself is cut away before hulls are made, which would span what others did on its slot.
+  u32 entry = publication.entry();
+  if (place == own_slot) entry = cut_from(entry, state.start);
   // The length that is needed: one more than the highest slot of which something is said.
   u32 end = 0;
 #pragma unroll 1
@@ -460,11 +463,11 @@ GSAN_COLD bool absorb_at_once(Cta cta, Warp warp, u64 token, Publication publica
     for (u32 i = 0; i < 4; ++i) {
       if (first + i >= their_length) quad.entry[i] = 0;
     }
-    if (place - first < 4) {
-      quad.set(place - first, hull(quad.get(place - first), publication.entry()));
-    }
     if (own_slot - first < 4) {
       quad.set(own_slot - first, cut_from(quad.get(own_slot - first), state.start));
+    }
+    if (place - first < 4) {
+      quad.set(place - first, hull(quad.get(place - first), entry));
     }
 #pragma unroll
     for (u32 i = 0; i < 4; ++i) {

@@ -1048,6 +1048,18 @@ fn what_lies_between_an_entry_that_was_kept_and_a_later_one_is_ordered() {
 }
 
 #[test]
+fn a_cta_that_acquires_its_own_release_learns_nothing_of_what_others_did_on_its_slot_later() {
+    let mut script = Script::new(topology(1, 1), ROOMY);
+    let [a, b] = [cta(0, 0), cta(0, 1)];
+    script.launch(0, 0, 2).start(a, 0).write(a, 1).release(a, 0);
+    script.write(a, 10).exit(a);
+    // What B releases says what A released, and is all that B acquires.
+    script.start(b, 0).release(b, 0).acquire(b, 0);
+    script.write(b, 1).write(b, 10);
+    script.races(1);
+}
+
+#[test]
 fn a_snapshot_that_was_overwritten_stands_for_a_checkpoint() {
     let two = Room {
         snapshots: 2,
