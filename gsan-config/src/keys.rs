@@ -202,7 +202,7 @@ configuration! {
         max_registers: u32 = "128", from 0, to 255;
         /// How much of the device library is compiled with each Triton kernel. "parts": what accesses
         /// call; the rest is compiled once, and linked by nvJitLink, which comes with CUDA and with
-        /// PyTorch, or the driver. "whole": all of it, which takes a kernel up to three times as long to compile.
+        /// PyTorch, or the driver. "whole": all of it, which takes a kernel up to four times as long to compile.
         link: Link = "\"parts\"";
     }
 

@@ -1,7 +1,8 @@
 // The functions that Triton's instrumentation pass calls.
 //
 // All return nothing; flags are 32-bit integers. Accesses are checked before they are made, an atomic
-// at its end. Whole warps call what is not for the start or the end of a CTA.
+// at its end. Whole warps call what is not for the start or the end of a CTA: Warp::current() brings their lanes
+// together, also where its answer is not needed.
 //
 // GSAN_RECORDS is the number of words in a cell: 2 or 4.
 

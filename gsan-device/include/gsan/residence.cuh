@@ -199,7 +199,7 @@ GSAN_COLD void start_by_warp(Cta cta, u32 thread, u32 records, const void* table
   ptx::store_relaxed_system(epochs, epoch);
   start_history(history, starts, number, epoch, launch->number, state->coordinates);
   u64 half = constants.reserve_bytes / 2;
-  // Divided by 2 or 4.
+  // Divided by `records`, which is 2 or 4.
   u64 usable = half >> records / 2;
   state->shadow_base = constants.reserve_base;
   state->real_base = constants.reserve_base + half;
@@ -322,7 +322,8 @@ GSAN_COLD void leave(Cta cta) {
     state->id = 0;
   }
   ptx::add_relaxed(&cta.launch_state()->exited, 1u);
-  // Behind the fence, which would wait for them: all CTAs add to the same words.
+  // Behind the fence, which would wait for them: all CTAs add to the same words. Not by a call, around which
+  // registers would be put away.
   if (state->accesses != 0) {
     ptx::add_relaxed(&region.globals->accesses.value, u64(state->accesses));
   }
