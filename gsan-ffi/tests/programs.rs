@@ -6,15 +6,22 @@ mod c;
 
 use c::{Compiler, link, program, root, run};
 
+/// What programs are compiled with.
+const SANITIZERS: &str = "-fsanitize=address,undefined";
+
 fn run_under_sanitizer(name: &str) {
     ends_with(0, name, &[]);
 }
 
 fn ends_with(code: i32, name: &str, arguments: &[&str]) -> String {
+    ends_under(SANITIZERS, code, name, arguments)
+}
+
+fn ends_under(sanitizers: &str, code: i32, name: &str, arguments: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
     let mut command = Compiler::C("cc").command().unwrap();
-    command.args(["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]);
+    command.args([sanitizers, "-fno-sanitize-recover=all"]);
     command.arg(
         root()
             .join("gsan-ffi/tests/c")
@@ -59,7 +66,9 @@ fn threads_that_would_wait_for_ever_are_told_so() {
 
 #[test]
 fn a_forked_child_does_nothing_with_what_it_inherited() {
-    run_under_sanitizer("forks");
+    // AddressSanitizer's allocator is not made for forks: a child waits for ever for a lock that
+    // another thread of its parent held.
+    ends_under("-fsanitize=undefined", 0, "forks", &[]);
 }
 
 #[test]
