@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import os
 import sys
 import threading
@@ -209,11 +210,15 @@ def _follow_mode(compilation: Any) -> None:
     def own(self: Any) -> str:
         return self.__dict__.get(name, default)
 
+    @functools.cache
+    def checked(mode: str) -> str:
+        names = _modes(mode)
+        return mode if "gsan" in names else ",".join([*names, "gsan"])
+
     def effective(self: Any) -> str:
-        mode = own(self)
-        if not is_on() or "gsan" in (names := _modes(mode)):
-            return mode
-        return ",".join([*names, "gsan"])
+        # Every launch asks.
+        mode = self.__dict__.get(name, default)
+        return checked(mode) if _state.always or _state.enabled > 0 else mode
 
     def choose(self: Any, mode: str) -> None:
         # What was read while it is on, and is put back, is not the program's choice.
@@ -351,6 +356,7 @@ def reset() -> None:
     """
     if not loaded():
         return
+    from . import _memory
     from ._plugin import compiling
 
     pools: Any = None
@@ -370,6 +376,7 @@ def reset() -> None:
         raise
     finally:
         compiling.forget_settings()
+        _memory.forget_states()
         if pools is not None and pools.wanted:
             pools.want()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import gc
 import os
 from ctypes import byref, c_int, c_size_t, c_uint32, c_uint64
@@ -210,6 +211,7 @@ def _reserve() -> tuple[int, int]:
     return base.value, size.value
 
 
+@functools.cache
 def get_global_state_pointer() -> int:
     """The address of the runtime state of rank 0; that of rank r is r strides behind it."""
     base = c_uint64()
@@ -217,11 +219,20 @@ def get_global_state_pointer() -> int:
     return base.value
 
 
+@functools.cache
 def get_device_rank(device: int) -> int:
     """The logical rank of a CUDA device of this process."""
     rank = c_uint32()
     library().device_rank(device, byref(rank))
     return rank.value
+
+
+def forget_states() -> None:
+    """Asks for ranks and addresses of states again. Launches need both, and they stay as they are
+    until `reset`.
+    """
+    get_global_state_pointer.cache_clear()
+    get_device_rank.cache_clear()
 
 
 def supports_fabric_handles(device: int) -> bool:

@@ -396,6 +396,18 @@ class Library:
 
         return call
 
+    def unconverted(self, name: str) -> Any:
+        """A function that returns a status, and takes objects of ctypes of the right types.
+
+        For what is called at each launch: ctypes takes longer to check and convert arguments than
+        such a function runs.
+        """
+        try:
+            # Not the attribute, which is one object for all and knows the types.
+            return self._dll["gsan_" + name]
+        except AttributeError:
+            return _missing("gsan_" + name, self.path)
+
     def error(self, status: int) -> Error:
         """What the last call of this thread failed with."""
         name = STATUS[status] if status < len(STATUS) else f"status {status}"

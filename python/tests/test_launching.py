@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -15,17 +17,36 @@ class Library:
 
     def __init__(self) -> None:
         self.told: list[Any] = []
+        self.handle = 0
+        #: What begin and end answer.
+        self.begins, self.ends = 0, 0
+        #: Handles that were begun and not ended.
+        self.open: list[int] = []
 
-    def launch_begin(self, device, stream, info, launch, table, index) -> None:
+    def launch_begin(self, device, stream, info, launch, table, index) -> int:
         given = info._obj
         grid = tuple(given.grid)
-        self.told.append(("begin", device, stream, given.kernel.decode(), grid, given.programmatic))
-        launch._obj.value, table._obj.value, index._obj.value = 7, 1000, 5
+        kernel, early = given.kernel.decode(), given.programmatic
+        self.told.append(("begin", device.value, stream.value, kernel, grid, early))
+        if self.begins:
+            return self.begins
+        self.handle += 1
+        launch._obj.value, table._obj.value, index._obj.value = self.handle, 1000, 5
+        self.open.append(self.handle)
+        return 0
 
-    def launch_end(self, launch, submitted) -> None:
+    def launch_end(self, launch, submitted) -> int:
         self.told.append(("end", submitted))
+        if launch.value not in self.open:
+            return 1
+        self.open.remove(launch.value)
+        return self.ends
 
-    try_launch_end = launch_end
+    def unconverted(self, name: str) -> Any:
+        return lambda *arguments: getattr(self, name)(*arguments)
+
+    def error(self, status: int) -> Exception:
+        return OSError(status)
 
     def try_event_forgotten(self, event) -> None:
         self.told.append(("forgotten", event))
@@ -79,8 +100,10 @@ def triton(monkeypatch: pytest.MonkeyPatch):
         def __init__(self) -> None:
             self.utils = utils
 
+        device = 3
+
         def get_current_device(self) -> int:
-            return 3
+            return self.device
 
         def allocate_default_profile_scratch(self, size: int, alignment: int, stream: int) -> Any:
             zeroed.append(size)
@@ -166,6 +189,86 @@ def test_a_launch_that_fails_is_taken_back(triton) -> None:
         launch(launcher(triton), enter=fail)
     assert triton.library.told[-1] == ("end", 0)
     assert triton.launching.current() is None
+    # The next one is not touched by it.
+    made = launcher(triton)
+    with pytest.raises(KeyError):
+        launch(made, enter=fail)
+    assert launch(made) == "launched"
+    assert triton.library.told[-1] == ("end", 1)
+
+
+def test_a_launch_that_cannot_be_begun_is_not_ended(triton) -> None:
+    made = launcher(triton)
+    launch(made)
+    triton.library.begins = 3
+    with pytest.raises(OSError, match="3"):
+        launch(made)
+    assert [what[0] for what in triton.library.told] == ["begin", "end", "begin"]
+    assert len(triton.launches) == 1 and triton.launching.current() is None
+
+
+def test_a_launch_whose_end_fails_is_ended_once(triton) -> None:
+    triton.library.ends = 3
+    with pytest.raises(OSError, match="3"):
+        launch(launcher(triton))
+    assert [what[0] for what in triton.library.told] == ["begin", "end"]
+
+
+def test_what_changes_from_launch_to_launch_is_told(triton) -> None:
+    made = launcher(triton)
+    launch(made)
+    launch(made)
+    launch(made, grid=(1, 1, 1))
+    launch(made, stream=12)
+    triton.active.device = 4
+    launch(made)
+    made.launch_pdl = True
+    launch(made)
+    assert [what for what in triton.library.told if what[0] == "begin"] == [
+        ("begin", 3, 11, "kernel", (8, 5, 6), 0),
+        ("begin", 3, 11, "kernel", (8, 5, 6), 0),
+        ("begin", 3, 11, "kernel", (2, 1, 1), 0),
+        ("begin", 3, 12, "kernel", (8, 5, 6), 0),
+        ("begin", 4, 11, "kernel", (8, 5, 6), 0),
+        ("begin", 4, 11, "kernel", (8, 5, 6), 1),
+    ]
+
+
+def test_a_kernel_may_be_launched_in_the_middle_of_its_own_launch(triton) -> None:
+    library, made = triton.library, launcher(triton)
+    current, later = triton.launching.current, triton.launching.after_launch
+
+    def inner(metadata: Any) -> None:
+        assert len(library.open) == 2
+        later(library.try_event_forgotten, 41)
+
+    def outer(metadata: Any) -> None:
+        launch(made, stream=12, enter=inner)
+        assert current() == (1000, 5) and len(library.open) == 1
+        later(library.try_event_forgotten, 42)
+
+    launch(made, enter=outer)
+    # The outer launch has its stream until its own end.
+    assert [what[0] for what in library.told[-4:]] == ["end", "end", "forgotten", "forgotten"]
+    assert library.told[-2:] == [("forgotten", 41), ("forgotten", 42)]
+    assert library.open == [] and current() is None
+
+
+def test_threads_launch_one_kernel_at_once(triton) -> None:
+    made, library = launcher(triton), triton.library
+    both = threading.Barrier(2, timeout=60)
+
+    def meet(metadata: Any) -> None:
+        both.wait()
+        assert triton.launching.current() == (1000, 5)
+        both.wait()
+
+    with ThreadPoolExecutor(2) as threads:
+        futures = [threads.submit(launch, made, stream=s, enter=meet) for s in (11, 12)]
+        assert [future.result() for future in futures] == ["launched"] * 2
+    begun = [what for what in library.told if what[0] == "begin"]
+    assert sorted(what[2] for what in begun) == [11, 12]
+    assert library.open == []
 
 
 def test_a_launch_whose_exit_hook_fails_was_made(triton) -> None:
@@ -179,17 +282,60 @@ def test_a_launch_that_is_interrupted_is_ended(triton, when: str) -> None:
     library = triton.library
     call = getattr(library, f"launch_{when}")
 
-    def interrupted(*arguments: Any) -> None:
+    made, interrupts = launcher(triton), 1
+    launch(made)
+
+    def interrupted(*arguments: Any) -> int:
         # A signal's handler runs before the caller goes on.
-        if when == "begin":
+        nonlocal interrupts
+        interrupts -= 1
+        if when == "begin" or interrupts < 0:
             call(*arguments)
-        raise KeyboardInterrupt
+        if interrupts == 0:
+            raise KeyboardInterrupt
+        return 0
 
     setattr(library, f"launch_{when}", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        launch(launcher(triton))
+        launch(made)
     assert library.told[-1] == ("end", int(when == "end"))
-    assert triton.launching.current() is None
+    assert library.open == [] and triton.launching.current() is None
+    launch(made)
+    assert library.told[-1] == ("end", 1) and library.open == []
+
+
+def test_a_launch_may_be_interrupted_anywhere(triton) -> None:
+    """By a signal's handler that raises: Python runs them at calls and when they return."""
+    made, library = launcher(triton), triton.library
+    launch(made)
+
+    def interrupted(at: int) -> bool:
+        left = at
+
+        def count(*_: Any) -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+
+        before = sys.getprofile()
+        sys.setprofile(count)
+        try:
+            launch(made, leave=lambda metadata: None)
+        except KeyboardInterrupt:
+            return True
+        finally:
+            left = 0
+            sys.setprofile(before)
+        return False
+
+    at = 1
+    while interrupted(at):
+        assert library.open == [] and triton.launching.current() is None, at
+        assert launch(made) == "launched"
+        assert library.told[-1] == ("end", 1)
+        at += 1
+    assert at > 20
 
 
 def test_captured_streams_are_not_refused(triton) -> None:

@@ -18,13 +18,114 @@ from . import driver as cuda
 from .compiling import is_instrumented
 
 
-class _Current(threading.local):
-    """The launch that this thread is making."""
+class _Call:
+    """A launch between its begin and its end, and the memory in which C reads and writes of it.
 
-    state: tuple[int, int] | None = None
-    waiting: list | None = None
-    #: Whether it may start before the launch before it on its stream has ended.
-    programmatic = False
+    Later launches of the kernel use it again, and tell only what has changed: to make and convert
+    objects of ctypes takes longer than the library needs.
+    """
+
+    __slots__ = (
+        "_arguments",
+        "_begin",
+        "_described",
+        "_end",
+        "_handle",
+        "_index",
+        "_info",
+        "_stream",
+        "_table",
+        "hook",
+        "later",
+        "programmatic",
+        "state",
+        "submitted",
+    )
+
+    def __init__(self, kernel: bytes) -> None:
+        self._begin = library().unconverted("launch_begin")
+        self._end = library().unconverted("launch_end")
+        self._info = LaunchInfo(kernel=kernel)
+        self._handle, self._stream = c_void_p(), c_void_p()
+        self._table, self._index = c_uint64(), c_uint64()
+        self._described: tuple[Any, ...] = ()
+        self._arguments: tuple[Any, ...] = ()
+        #: Launch table and index, once it was begun.
+        self.state: tuple[int, int] | None = None
+        #: Whether it may start before the launch before it on its stream has ended.
+        self.programmatic = False
+        #: Whether it was given to its stream.
+        self.submitted = False
+        #: The program's exit hook.
+        self.hook: Any = None
+        #: What waits for the end: functions and their arguments.
+        self.later: list[tuple[Any, tuple]] = []
+
+    def begin(self, described: tuple[Any, ...]) -> None:
+        """Begins a launch: its device and stream, grid in CTAs, threads of a CTA, whether it is
+        programmatic and opaque.
+        """
+        if described != self._described:
+            self._describe(*described)
+            self._described = described
+        # C writes the handle: it is there also where a signal's handler raises before this returns.
+        if status := self._begin(*self._arguments):
+            raise library().error(status)
+        self.state = self._table.value, self._index.value
+
+    def _describe(
+        self,
+        device: int,
+        stream: int,
+        x: int,
+        y: int,
+        z: int,
+        threads: int,
+        programmatic: bool,
+        opaque: bool,
+    ) -> None:
+        # Whatever goes wrong in between, the next launch is described anew.
+        self._described = ()
+        info = self._info
+        info.grid[:] = (x, y, z)
+        info.block[:] = (threads, 1, 1)
+        self.programmatic = bool(programmatic)
+        info.programmatic, info.opaque = self.programmatic, bool(opaque)
+        self._stream.value = stream
+        self._arguments = (
+            c_int(device),
+            self._stream,
+            byref(info),
+            byref(self._handle),
+            byref(self._table),
+            byref(self._index),
+        )
+
+    def end(self) -> None:
+        """Says that the launch was given to its stream."""
+        status = self._end(self._handle, 1)
+        self._handle.value = None
+        if status:
+            raise library().error(status)
+
+    def give_up(self) -> None:
+        """Ends the launch, if it was begun and not ended, after something has gone wrong."""
+        if self._handle.value:
+            # What went wrong is said, and not what comes of it. A launch that has ended already is
+            # none to the library.
+            self._end(self._handle, int(self.submitted))
+            self._handle.value = None
+
+    def leave(self, metadata: Any) -> None:
+        """Stands for the program's exit hook, which is called once the launch was submitted."""
+        self.submitted = True
+        self.hook(metadata)
+
+
+class _Current(threading.local):
+    """The launch that this thread is making, and the one in whose middle it does."""
+
+    call: _Call | None = None
 
 
 _current = _Current()
@@ -34,7 +135,8 @@ _opaque: dict[int, bool] = {}
 
 def current() -> tuple[int, int] | None:
     """Launch table and index of the launch that this thread is making."""
-    return _current.state
+    call = _current.call
+    return None if call is None else call.state
 
 
 def after_launch(call: Any, *arguments: Any) -> bool:
@@ -42,36 +144,27 @@ def after_launch(call: Any, *arguments: Any) -> bool:
 
     For what may be called at any moment, such as while garbage is collected: the stream is taken.
     """
-    if _current.waiting is None:
+    launch = _current.call
+    if launch is None:
         call(*arguments)
         return True
-    _current.waiting.append((call, arguments))
+    launch.later.append((call, arguments))
     return False
-
-
-def begin(launch: c_void_p, device: int, stream: int, info: LaunchInfo) -> tuple[int, int]:
-    """Begins a launch; returns the launch table and the index.
-
-    `launch` becomes what `gsan_launch_end` takes: the caller has it also where a signal's handler
-    raises before this returns.
-    """
-    table, index = c_uint64(), c_uint64()
-    library().launch_begin(device, stream, byref(info), byref(launch), byref(table), byref(index))
-    return table.value, index.value
 
 
 def plan_alone(device: int, stream: int, programmatic: bool) -> tuple[int, int]:
     """For launchers that are not Triton's: a launch that is told complete before it is made."""
-    info = LaunchInfo(kernel=b"<unknown>", programmatic=programmatic)
-    info.grid[:] = info.block[:] = (1, 1, 1)
-    launch = c_void_p()
+    call = _Call(b"<unknown>")
     try:
-        state = begin(launch, device, stream, info)
-        library().launch_end(launch, 1)
+        call.begin((device, stream, 1, 1, 1, 1, programmatic, False))
+        state = call.state
+        call.submitted = True
+        call.end()
     except BaseException:
-        if launch.value:
-            library().try_launch_end(launch, 1)
+        call.submitted = True
+        call.give_up()
         raise
+    assert state is not None
     return state
 
 
@@ -115,6 +208,7 @@ def plug_in(driver: ModuleType) -> None:
     from triton.runtime.driver import driver as runtime
 
     stock = driver.CudaLauncher
+    launch = stock.__call__
 
     class Launcher(stock):  # type: ignore[misc, valid-type]
         """Triton's launcher, which tells the ordering of each launch of an instrumented kernel."""
@@ -122,6 +216,9 @@ def plug_in(driver: ModuleType) -> None:
         def __init__(self, src: Any, metadata: Any) -> None:
             super().__init__(src, metadata)
             self.gsan_name = str(getattr(metadata, "name", "<unknown>")).encode()
+            #: Those that no launch uses. Lists are changed by one thread at a time.
+            self.gsan_calls: list[_Call] = []
+            self.gsan_device = triton.runtime.driver.active.get_current_device
             if is_instrumented(metadata):
                 _let_captures_pass(triton.runtime.driver.active.utils)
 
@@ -138,9 +235,9 @@ def plug_in(driver: ModuleType) -> None:
             launch_exit_hook: Any,
             *args: Any,
         ) -> Any:
-            launch = super().__call__
             if not self.gsan_enabled:
                 return launch(
+                    self,
                     gridX,
                     gridY,
                     gridZ,
@@ -152,33 +249,36 @@ def plug_in(driver: ModuleType) -> None:
                     launch_exit_hook,
                     *args,
                 )
-            submitted = False
-
-            def leave(metadata: Any) -> None:
-                nonlocal submitted
-                submitted = True
-                launch_exit_hook(metadata)
-
-            handle = c_void_p()
-            before, outer = _current.state, _current.waiting
-            early = _current.programmatic
-            _current.waiting = [] if outer is None else outer
-            _current.programmatic = bool(self.launch_pdl)
             try:
-                if gridX <= 0 or gridY <= 0 or gridZ <= 0:
-                    # Nothing is launched, but the stock launcher asks before it knows.
-                    _current.state = (0, 0)
-                else:
-                    info = LaunchInfo(
-                        kernel=self.gsan_name,
-                        programmatic=bool(self.launch_pdl),
-                        opaque=_is_opaque(function),
+                call = self.gsan_calls.pop()
+            except IndexError:
+                call = _Call(self.gsan_name)
+            outer = _current.call
+            try:
+                _current.call = call
+                told = gridX > 0 and gridY > 0 and gridZ > 0
+                if told:
+                    opaque = _opaque.get(function)
+                    if opaque is None:
+                        opaque = _is_opaque(function)
+                    call.begin(
+                        (
+                            self.gsan_device(),
+                            stream,
+                            gridX * self.num_ctas,
+                            gridY,
+                            gridZ,
+                            kernel_metadata[0] * 32,
+                            self.launch_pdl,
+                            opaque,
+                        )
                     )
-                    info.grid[:] = (gridX * self.num_ctas, gridY, gridZ)
-                    info.block[:] = (kernel_metadata[0] * 32, 1, 1)
-                    device = triton.runtime.driver.active.get_current_device()
-                    _current.state = begin(handle, device, stream, info)
+                else:
+                    # Nothing is launched, but the stock launcher asks before it knows.
+                    call.state = (0, 0)
+                call.hook = launch_exit_hook
                 result = launch(
+                    self,
                     gridX,
                     gridY,
                     gridZ,
@@ -187,25 +287,27 @@ def plug_in(driver: ModuleType) -> None:
                     kernel_metadata,
                     launch_metadata,
                     launch_enter_hook,
-                    leave if launch_exit_hook is not None else None,
+                    None if launch_exit_hook is None else call.leave,
                     *args,
                 )
-                submitted = True
-                if handle.value:
-                    library().launch_end(handle, 1)
+                call.submitted = True
+                if told:
+                    call.end()
                 return result
             except BaseException:
-                if handle.value:
-                    # What went wrong is said, and not what came of it. A launch that has ended
-                    # already is none to the library.
-                    library().try_launch_end(handle, int(submitted))
+                call.give_up()
                 raise
             finally:
-                _current.state, _current.programmatic = before, early
-                later, _current.waiting = _current.waiting, outer
-                if outer is None:
-                    for call, arguments in later:
-                        call(*arguments)
+                _current.call = outer
+                call.state, call.submitted = None, False
+                if call.later:
+                    later, call.later = call.later, []
+                    if outer is None:
+                        for each, arguments in later:
+                            each(*arguments)
+                    else:
+                        outer.later += later
+                self.gsan_calls.append(call)
 
     Launcher.__name__ = Launcher.__qualname__ = stock.__name__
     driver.CudaLauncher = Launcher  # type: ignore[attr-defined]
@@ -262,7 +364,9 @@ def _zero_scratch_ahead(driver: Any) -> None:
             return stock(self, bytes, alignment, stream)
 
         # A graph's scratch is zeroed at each replay.
-        if not _current.programmatic or stream is None or cuda.is_capturing(stream):
+        call = _current.call
+        early = call is not None and call.programmatic
+        if not early or stream is None or cuda.is_capturing(stream):
             return zeroed(size)
         return scratch.take(self.get_current_device(), stream, size, alignment, zeroed)
 
@@ -278,7 +382,7 @@ def _let_captures_pass(utils: Any) -> None:
         return
 
     def is_stream_capturing(stream: int) -> bool:
-        return _current.state is None and ask(stream)
+        return current() is None and ask(stream)
 
     is_stream_capturing.of_gsan = True  # type: ignore[attr-defined]
     utils.is_stream_capturing = is_stream_capturing
