@@ -117,6 +117,22 @@ def test_a_rank_has_one_of_the_devices(session) -> None:
     with pytest.raises(RuntimeError):
         _memory.get_device_rank(0)
     _memory.gsan_free(address, 1)
+    gsan.reset()
+    assert _memory.get_device_rank(0) == 0
+
+
+def test_a_forked_child_is_told_no_address_of_its_parent(session) -> None:
+    assert _memory.get_global_state_pointer() and _memory.get_device_rank(0) == 0
+    child = os.fork()
+    if child == 0:
+        told = 0
+        for ask in (_memory.get_global_state_pointer, lambda: _memory.get_device_rank(0)):
+            try:
+                ask()
+            except gsan.Error:
+                told += 1
+        os._exit(told)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
 
 
 def test_what_is_remembered_can_be_seen(session) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .._memory import get_device_rank, get_runtime_state_layout
-from .._plugin import launching
+from .._plugin.launching import get_launch_state
 from ..testing import uint8_cuda_tensor_from_ptr
 
 __all__ = [
@@ -15,15 +15,6 @@ __all__ = [
     "synchronize_process_group_barrier",
     "uint8_cuda_tensor_from_ptr",
 ]
-
-
-def get_launch_state(device: int, stream: int, launch_pdl: bool = False) -> tuple[int, int]:
-    """Launch table and index of a launch on a stream, for the kernel's hidden arguments.
-
-    For the launch that Triton's launcher makes right now in this thread; else for one that another
-    launcher is about to make, which then counts as made.
-    """
-    return launching.current() or launching.plan_alone(device, stream, bool(launch_pdl))
 
 
 def synchronize_process_group_barrier(

@@ -139,6 +139,18 @@ def current() -> tuple[int, int] | None:
     return None if call is None else call.state
 
 
+def get_launch_state(device: int, stream: int, launch_pdl: bool = False) -> tuple[int, int]:
+    """Launch table and index of a launch on a stream, for the kernel's hidden arguments.
+
+    For the launch that Triton's launcher makes right now in this thread; else for one that another
+    launcher is about to make, which then counts as made.
+    """
+    call = _current.call
+    if call is not None and call.state is not None:
+        return call.state
+    return _plan_alone(device, stream, bool(launch_pdl))
+
+
 def after_launch(call: Any, *arguments: Any) -> bool:
     """Calls a function when the launch that this thread is making, if any, was given to its stream.
 
@@ -152,8 +164,8 @@ def after_launch(call: Any, *arguments: Any) -> bool:
     return False
 
 
-def plan_alone(device: int, stream: int, programmatic: bool) -> tuple[int, int]:
-    """For launchers that are not Triton's: a launch that is told complete before it is made."""
+def _plan_alone(device: int, stream: int, programmatic: bool) -> tuple[int, int]:
+    """A launch that is told complete before it is made."""
     call = _Call(b"<unknown>")
     try:
         call.begin((device, stream, 1, 1, 1, 1, programmatic, False))
@@ -382,7 +394,8 @@ def _let_captures_pass(utils: Any) -> None:
         return
 
     def is_stream_capturing(stream: int) -> bool:
-        return current() is None and ask(stream)
+        call = _current.call
+        return (call is None or call.state is None) and ask(stream)
 
     is_stream_capturing.of_gsan = True  # type: ignore[attr-defined]
     utils.is_stream_capturing = is_stream_capturing
