@@ -37,18 +37,22 @@ MEMORY = re.compile(r"LD|ST|ATOM|RED(?!UX)|CCTL|QSPC|SYNCS")
 MATRIX = re.compile(r"[HIQO](G?)MMA")
 #: What takes pairs of registers only: numbers of 64 bits, two at once, and places in code.
 PAIRS = re.compile(r"D(?:ADD|MUL|FMA|SETP)|F(?:ADD|MUL|FMA)2|LEPC|BRX|CALL|RET")
-#: Predicates that are put away are bits of a register whose other bits hold nothing. What changes
-#: some bits of a register, and what looks at some only.
+#: Predicates that are put away are bits of a register whose other bits hold nothing; so is half a
+#: register a value of 16 bits. What changes some bits of a register, and what looks at some only.
 CHANGES_BITS = re.compile(
     r"(?:LOP3\.LUT R(?P<and>\d+), R(?P=and)(?:\.reuse)?, (?P<kept>0x[0-9a-f]+), RZ, 0xc0, !PT"
     r"|LOP3\.LUT R(?P<or>\d+), R(?P=or)(?:\.reuse)?, (?P<set>0x[0-9a-f]+), RZ, 0xfc, !PT"
-    r"|P2R R(?P<to>\d+), PR, R(?P=to)(?:\.reuse)?, (?P<put>0x[0-9a-f]+))$"
+    r"|P2R R(?P<to>\d+), PR, R(?P=to)(?:\.reuse)?, (?P<put>0x[0-9a-f]+)"
+    r"|PRMT R(?P<half>\d+), RZ, 0x(?P<bytes>7610|3254), R(?P=half)(?:\.reuse)?)$"
 )
 LOOKS_AT_BITS = re.compile(
     r"(?:LOP3\.LUT P\d, RZ, R\d+(?:\.reuse)?, (0x[0-9a-f]+), RZ, 0xc0, !PT"
-    r"|R2P PR, R\d+(?:\.reuse)?, (0x[0-9a-f]+))$"
+    r"|R2P PR, R\d+(?:\.reuse)?, (0x[0-9a-f]+)"
+    r"|PRMT R\d+, R\d+(?:\.reuse)?, 0x(5410), R\d+(?:\.reuse)?)$"
 )
 ALL_BITS = 0xFFFF_FFFF
+#: Which half is cleared, or is looked at in both operands, by which choice of bytes.
+HALVES = {"7610": "0xffff", "3254": "0xffff0000", "5410": "0xffff"}
 #: How many registers a value of more than 32 bits takes.
 SIZES = {"64": 2, "U64": 2, "S64": 2, "F64": 2, "F32x2": 2, "128": 4}
 
@@ -270,11 +274,11 @@ def _operands(made: Instruction, kind: str, modifiers: list[str], operands: list
 def _bits(made: Instruction, unguarded: str) -> None:
     """Which bits an instruction looks at or keeps, if not all or none."""
     if found := CHANGES_BITS.match(unguarded):
-        cleared = found["set"] or found["put"]
+        cleared = found["set"] or found["put"] or HALVES.get(found["bytes"])
         made.keeps = ALL_BITS & ~int(cleared, 16) if cleared else int(found["kept"], 16)
         made.reads.clear()
     elif found := LOOKS_AT_BITS.match(unguarded):
-        made.looks_at = int(found[1] or found[2], 16)
+        made.looks_at = int(HALVES.get(found[3]) or found[1] or found[2], 16)
 
 
 def _take_predicates(made: Instruction, operands: list[str]) -> None:

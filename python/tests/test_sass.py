@@ -222,6 +222,23 @@ def test_predicates_are_put_into_bits_of_what_holds_nothing(
         assert "MOV R4, R46" in found(sass, *CALL, *put_away, "MOV R4, R46", *RETURN)
 
 
+@pytest.mark.parametrize(
+    ("half", "looks_at", "is_found"),
+    [
+        ("0x7610", "0xffff", False),
+        ("0x7610", "0x10000", True),
+        ("0x3254", "0xffff0000", False),
+        ("0x3254", "0x1", True),
+    ],
+)
+def test_half_a_register_is_cleared(sass: Any, half: str, looks_at: str, is_found: bool) -> None:
+    clears = f"PRMT R46, RZ, {half}, R46"
+    packs = "PRMT R4, R5, 0x5410, R46"
+    assert (packs in found(sass, *CALL, clears, packs, *RETURN)) is (half == "0x3254")
+    looks = f"LOP3.LUT P0, RZ, R46, {looks_at}, RZ, 0xc0, !PT"
+    assert found(sass, *CALL, clears, looks, *RETURN) == ([looks] if is_found else [])
+
+
 def test_a_parameter_that_is_masked_in_place_is_found_where_it_is_used(sass: Any) -> None:
     mask, use = "LOP3.LUT R46, R46, 0x1, RZ, 0xc0, !PT", "ISETP.NE.U32.AND P0, PT, R46, 0x1, PT"
     assert found(sass, *CALL, mask, use, *RETURN) == [use]
