@@ -72,7 +72,7 @@ GSAN_API void __triton_gsan_load_tensor_desc(gsan_global_state* globals, const v
   Warp::current();
   if (!pred) return;
   access_box<GSAN_RECORDS, GSAN_RACE_READ | kAsynchronous>(globals, map, coordinates, rank, shape,
-                                                           bytes, warp, warps, {file, line});
+                                                           bytes, warp, warps, file, line);
 }
 
 GSAN_API void __triton_gsan_store_tensor_desc(gsan_global_state* globals, const void* map,
@@ -83,7 +83,7 @@ GSAN_API void __triton_gsan_store_tensor_desc(gsan_global_state* globals, const 
   Warp::current();
   if (!pred) return;
   access_box<GSAN_RECORDS, GSAN_RACE_WRITE | kAsynchronous>(globals, map, coordinates, rank, shape,
-                                                            bytes, warp, warps, {file, line});
+                                                            bytes, warp, warps, file, line);
 }
 
 GSAN_API void __triton_gsan_load_indexed_tensor_desc(
@@ -92,7 +92,7 @@ GSAN_API void __triton_gsan_load_indexed_tensor_desc(
   Warp::current();
   if (!pred) return;
   access_indexed<GSAN_RECORDS, GSAN_RACE_READ | kAsynchronous>(
-      globals, map, indices, count, int32_t(column), columns, bytes, {file, line});
+      globals, map, indices, count, int32_t(column), columns, bytes, file, line);
 }
 
 GSAN_API void __triton_gsan_store_indexed_tensor_desc(
@@ -101,7 +101,7 @@ GSAN_API void __triton_gsan_store_indexed_tensor_desc(
   Warp::current();
   if (!pred) return;
   access_indexed<GSAN_RECORDS, GSAN_RACE_WRITE | kAsynchronous>(
-      globals, map, indices, count, int32_t(column), columns, bytes, {file, line});
+      globals, map, indices, count, int32_t(column), columns, bytes, file, line);
 }
 
 // A reduction is relaxed, at `gpu` scope.
@@ -112,7 +112,7 @@ GSAN_API void __triton_gsan_atomic_tensor_desc(gsan_global_state* globals, const
                                                     u32 line) {
   Warp::current();
   access_box<GSAN_RECORDS, GSAN_RACE_READ | GSAN_RACE_WRITE | kAsynchronous>(
-      globals, map, coordinates, rank, shape, bytes, warp, warps, {file, line});
+      globals, map, coordinates, rank, shape, bytes, warp, warps, file, line);
 }
 
 GSAN_API void __triton_gsan_atomic_begin_scalar(gsan_global_state* globals, gsan_atomic_event* event,

@@ -24,7 +24,7 @@ import sass
 import triton
 import triton.language as tl
 from gsan._native import IN_KERNEL, ONCE, WHOLE
-from gsan._plugin.linking import Target, assembled, can_keep, keeping, link
+from gsan._plugin.linking import Target, assembled, can_keep, keeping, link, with_half_fences
 from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import CUDABackend, get_ptxas, sm_arch_from_capability
 from triton.compiler import ASTSource
@@ -188,6 +188,7 @@ def linked(library, source, options, architecture):
     make_cubin = CUDABackend.make_cubin
 
     def make_keeping(self, ptx, *rest):
+        ptx = with_half_fences(ptx)
         return make_cubin(self, keeping(ptx) if can_keep(ptx, 128) else ptx, *rest)
 
     CUDABackend.make_cubin = make_keeping

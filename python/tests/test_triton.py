@@ -112,7 +112,7 @@ def test_functions_of_both_parts_keep_the_same_registers() -> None:
 
     once = gzip.decompress(compiling.device_library(4, False, compiling.ONCE).read_bytes()).decode()
     called = re.findall(r"^\.extern \.func[^;]*?(_ZN\w+)\s*\(", kernel, re.MULTILINE)
-    assert "_ZN4gsan13start_by_warpENS_3CtaEjjPKvm" in called
+    assert "_ZN4gsan13start_by_warpEP17gsan_global_statejjPKvm" in called
     for name in called:
         assert kept(kernel)[name] == kept(once)[name]
 
@@ -122,10 +122,32 @@ def test_functions_of_both_parts_keep_the_same_registers() -> None:
 def test_functions_that_keep_registers_are_there(records: int, by_sm: bool) -> None:
     once = compiling.device_library(records, by_sm, compiling.ONCE).read_bytes()
     heads = map(linking.FUNCTION.match, gzip.decompress(once).decode().split("\n"))
-    assert set(linking.KEEPS_ONCE) <= {head[2] for head in heads if head and head[1]}
+    there = {head[2] for head in heads if head}
     kernel = compiling.device_library(records, by_sm, compiling.IN_KERNEL).read_bytes()
-    for name in linking.KEEPS_IN_KERNEL:
+    for name in linking.KEEPS.keys() - there:
         assert f"{len(name)}{name}".encode() in kernel
+
+
+@pytest.mark.parametrize(
+    ("version", "target", "fence"),
+    [
+        ("8.6", "sm_90a", "fence.release.gpu;"),
+        ("9.0", "sm_100", "fence.release.gpu;"),
+        ("8.5", "sm_90", "fence.acq_rel.gpu; // release"),
+        ("9.0", "sm_80", "fence.acq_rel.gpu; // release"),
+    ],
+)
+def test_fences_are_halved_where_that_can_be(version: str, target: str, fence: str) -> None:
+    head = f".version {version}\n.target {target}\n"
+    said = "\tfence.acq_rel.gpu; // release\n\tfence.acq_rel.sys;\n"
+    assert linking.with_half_fences(head + said) == f"{head}\t{fence}\n\tfence.acq_rel.sys;\n"
+
+
+def test_every_half_fence_of_the_library_is_found() -> None:
+    once = gzip.decompress(compiling.device_library(4, False, compiling.ONCE).read_bytes()).decode()
+    halved = linking.with_half_fences(".version 9.0\n.target sm_90\n" + once)
+    assert "fence.acquire.gpu;" in halved and "fence.release.sys;" in halved
+    assert not re.search("// (?:acquire|release)$", halved, re.MULTILINE)
 
 
 def test_what_cannot_be_linked_says_why(monkeypatch) -> None:

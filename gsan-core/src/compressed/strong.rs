@@ -143,7 +143,7 @@ impl<M: Memory> Cta<'_, M> {
             None => Announced::none(),
         };
         // Whoever observes the value sees the announcement, and what was published.
-        M::essential_fence(Essential::AtomicAnnounced, AcqRel);
+        M::essential_fence(Essential::AtomicAnnounced, Release);
         Begun {
             found,
             left,
@@ -162,7 +162,7 @@ impl<M: Memory> Cta<'_, M> {
         race: impl FnMut(Conflict),
     ) {
         if access.action.returns_value() {
-            M::fence(AcqRel);
+            M::fence(Acquire);
         }
         let acquires = access.order.acquires() && access.action.returns_value();
         if access.action.returns_value() {

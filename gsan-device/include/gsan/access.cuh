@@ -56,7 +56,7 @@ GSAN_COLD bool access_granule(gsan_global_state* globals, u64 granule, u64 recor
     cell.word[0] = check_write_once(globals, words, cell, access, granule, {file, line});
   }
   Past past(cta);
-  Survey found = survey(cell, access, past);
+  Survey found = survey(cta, cell, access);
 #pragma unroll 1
   for (u32 racing = found.racing; racing != 0; racing &= racing - 1) {
     u64 earlier = cell.at(ptx::lowest(racing));
@@ -506,7 +506,7 @@ GSAN_COLD void access_tensor_general(gsan_global_state* globals, const u64* args
   Elements elements = {args, reinterpret_cast<const u8*>(args + count), count, bytes};
   u32 bits = misalignment(elements);
   Accesses<S, Action> accesses(Cta::current(globals), {file, line});
-  accesses.look(warp.lanes, [&] {
+  accesses.look(warp.lanes, [&]() GSAN_HERE {
     if (bytes % kGranule == 0 && bits % kGranule == 0) {
       accesses.check_many(elements);
     } else if ((bytes == 4 || bytes == 2 || bytes == 1) && bits % bytes == 0) {
@@ -529,7 +529,7 @@ GSAN_CALLED void access_tensor_whole(gsan_global_state* globals, const u64* args
   Warp warp = Warp::current();
   Accesses<S, Action> accesses(Cta::current(globals), {file, line});
   Elements elements = {args, reinterpret_cast<const u8*>(args + count), count, Granules * u32(kGranule)};
-  accesses.look(warp.lanes, [&] { accesses.template check_whole<Granules>(elements); });
+  accesses.look(warp.lanes, [&]() GSAN_HERE { accesses.template check_whole<Granules>(elements); });
   accesses.finish(warp.lanes);
   warp.leave_together();
 }
@@ -540,7 +540,7 @@ GSAN_CALLED void access_tensor_whole(gsan_global_state* globals, const u64* args
 template <unsigned S, u32 Action, u32 Count>
 GSAN_DEVICE void access_tensor_in_line(Cta cta, Warp warp, const Elements& elements, Position position) {
   Accesses<S, Action> accesses(cta, position);
-  accesses.look(warp.lanes, [&] { accesses.template check_in_line<Count>(elements); });
+  accesses.look(warp.lanes, [&]() GSAN_HERE { accesses.template check_in_line<Count>(elements); });
   accesses.finish(warp.lanes);
 }
 

@@ -78,6 +78,16 @@ struct Survey {
   u32 covered = 0;
   // The access races with the record.
   u32 racing = 0;
+
+  // All of it in a word: structures are passed through memory.
+  GSAN_DEVICE u32 packed() const {
+    return u32(equal) | empty << 4 | superseded << 8 | observed << 12 | covered << 16 | racing << 20;
+  }
+
+  GSAN_DEVICE static Survey of(u32 packed) {
+    auto words = [&](u32 shift) GSAN_HERE { return packed >> shift & 0xf; };
+    return {words(0) != 0, words(4), words(8), words(12), words(16), words(20)};
+  }
 };
 
 // A cell as it was read.
@@ -108,7 +118,7 @@ struct Cell {
 // Looks at every word.
 // `removes`: what the access observed and supersedes goes, whether it is ordered or not; so that is not looked up.
 template <unsigned S, class P>
-GSAN_CALLED Survey survey(Cell<S> cell, CellAccess access, P past, bool removes = false) {
+GSAN_DEVICE Survey survey(const Cell<S>& cell, const CellAccess& access, const P& past, bool removes = false) {
   Survey found;
   // The others that share bytes with the access.
   u32 others = 0;

@@ -49,7 +49,7 @@ struct Checkpoints {
       oldest = better ? position : oldest;
       found = better ? name(index) : found;
     });
-    fence(home);
+    fence_acquire(home);
     return found;
   }
 

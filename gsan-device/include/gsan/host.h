@@ -19,10 +19,14 @@
 #endif
 #define GSAN_COLD __attribute__((noinline)) inline
 #define GSAN_CALLED __attribute__((noinline)) inline
+#define GSAN_ONCE GSAN_CALLED
+#define GSAN_HERE
 
 namespace gsan::host {
 
 inline thread_local u32 sm = 0;
+// Which warp of the SM the CTA's first one is.
+inline thread_local u32 warp_of_sm = 0;
 inline thread_local u64 cta_index = 0;
 inline thread_local u32 thread_index = 0;
 inline thread_local u32 cluster_ctas = 1;
@@ -183,6 +187,16 @@ inline void fence() {
   ++host::costs.fences;
   __atomic_thread_fence(__ATOMIC_ACQ_REL);
 }
+inline void fence_release() {
+  ++host::costs.fences;
+  __atomic_thread_fence(__ATOMIC_RELEASE);
+}
+inline void fence_acquire() {
+  ++host::costs.fences;
+  __atomic_thread_fence(__ATOMIC_ACQUIRE);
+}
+inline void fence_release_system() { fence_release(); }
+inline void fence_acquire_system() { fence_acquire(); }
 
 #if GSAN_LANES > 1
 using host::Meeting;
@@ -226,7 +240,10 @@ inline u32 sum(u32, u32 value) { return value; }
 #endif
 inline u32 cluster_ctas() { return host::cluster_ctas; }
 inline u32 cluster_width() { return host::cluster_ctas; }
-inline u32 load_tensor_map(const u32* word) { return *word; }
+inline u32 load_tensor_map(const u32* word, bool) { return *word; }
+inline u32 warp_of_sm() { return host::warp_of_sm; }
+inline u32 cta_warps() { return 1; }
+inline bool is_global(const void*) { return true; }
 inline u32 sm() { return host::sm; }
 inline u64 grid_ctas() { return host::grid_ctas; }
 inline u64 cta_index() { return host::cta_index; }

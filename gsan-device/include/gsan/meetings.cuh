@@ -125,14 +125,14 @@ GSAN_COLD void cluster_barrier_sync(Cta cta, Warp warp, gsan_cluster_scratch* sc
   u32 late = 0;
   if (warp.leads()) {
     // Who sees the count sees the arrival.
-    ptx::fence();
+    ptx::fence_release();
     meeting.count_arrivals(1);
     for (u32 looks = 0; Meeting::phase(ptx::load_relaxed(&meeting.memory->count)) == phase;) {
       late = ++looks == kClusterPatience;
       if (late) break;
       ptx::pause();
     }
-    ptx::fence();
+    ptx::fence_acquire();
   }
   if (warp.share(late) == 0) {
     // Nobody arrives for the next phase before this CTA has come to the second hardware barrier.

@@ -2,8 +2,8 @@
 // learned.
 #pragma once
 
+#include "gsan/cells.cuh"
 #include "gsan/private_clock.cuh"
-#include "gsan/records.cuh"
 
 namespace gsan {
 
@@ -14,7 +14,7 @@ GSAN_COLD bool is_ordered_elsewhere(Cta cta, u32 thread, u32 epoch) {
   Place place;
   if (!place_of(cta, thread, place)) return true;
   const gsan_launch_descriptor& launch = *cta.launch();
-  auto knows = [&](u32 entry) {
+  auto knows = [&](u32 entry) GSAN_HERE {
     if (!covers(entry, epoch)) return false;
     cta.remember(thread, entry);
     return true;
@@ -77,5 +77,23 @@ struct Past {
     return other - constants.first_id < constants.share;
   }
 };
+
+// survey, out of line.
+template <unsigned S>
+GSAN_ONCE u32 survey_by_call(gsan_global_state* globals, u64 word0, u64 word1, u64 word2, u64 word3,
+                               u64 record, u32 action, u32 scope, bool removes) {
+  Cell<S> cell;
+  u64 words[] = {word0, word1, word2, word3};
+#pragma unroll
+  for (u32 i = 0; i < S; ++i) cell.word[i] = words[i];
+  return survey(cell, CellAccess{record, action, scope}, Past(Cta::current(globals)), removes).packed();
+}
+
+template <unsigned S>
+GSAN_DEVICE Survey survey(Cta cta, const Cell<S>& cell, const CellAccess& access, bool removes = false) {
+  return Survey::of(survey_by_call<S>(cta.region.globals, cell.word[0], cell.word[1], cell.at(2 % S),
+                                      cell.at(3 % S), access.record, access.action, access.scope,
+                                      removes));
+}
 
 }  // namespace gsan

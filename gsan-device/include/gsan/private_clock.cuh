@@ -249,7 +249,7 @@ GSAN_COLD Taken take_part(Cta cta, Warp warp, Part part, u32* target, Cut cuts, 
     if (part.state != nullptr) {
       u32 still = 1;
       // Every lane's reads come before its fence, and the look comes after all of them.
-      fence(part.home);
+      fence_acquire(part.home);
       warp.meet();
       if (warp.leads()) still = EntryState{part.home, part.state}.is_written_now(part.index);
       if (warp.share(still) == 0) return Taken::kOverwritten;
@@ -430,7 +430,7 @@ GSAN_COLD bool absorb_at_once(Cta cta, Warp warp, u64 token, Publication publica
     if (name != 0) said[half] = Quad::load(rings.entries(theirs) + at);
   }
   // Every lane's reads come before its fence, and the looks come after all of them.
-  ptx::fence();
+  ptx::fence_acquire();
   warp.meet();
   u32 there = 0;
   if (warp.leads()) {

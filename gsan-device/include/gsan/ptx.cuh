@@ -28,18 +28,24 @@ enum class Scope : u32 { kCta, kGpu, kSystem };
 #else
 
 // `convergent`: lanes that call together stay together, whatever the caller's compiler does.
-// GSAN_DEVICE is for what belongs into the caller, GSAN_CALLED for what is kept out of line and compiled with
-// each kernel, which then knows its registers, GSAN_COLD for what is rare: it is compiled once for all kernels (its
-// mark is `minsize`), and a call saves registers. GSAN_API is for what kernels call by name.
+// GSAN_DEVICE is for what belongs into the caller, and GSAN_HERE, behind the parameters of a lambda, for its body.
+// GSAN_CALLED is for what is kept out of line and compiled with each kernel. Two kinds of functions are compiled
+// once for all kernels: those of GSAN_ONCE for speed (their mark is `hot`), the rare ones of GSAN_COLD for size
+// (`minsize`). What these and kernels pass to each other often goes in words: structures go through memory.
+// GSAN_API is for what kernels call by name.
 #define GSAN_API extern "C" __attribute__((device, always_inline, convergent))
 #ifdef __CUDACC__
 #define GSAN_DEVICE __device__ __forceinline__
 #define GSAN_COLD __device__ __noinline__
 #define GSAN_CALLED __device__ __noinline__
+#define GSAN_ONCE __device__ __noinline__
+#define GSAN_HERE
 #else
 #define GSAN_DEVICE __attribute__((device, always_inline, convergent)) inline
 #define GSAN_CALLED __attribute__((device, noinline, convergent)) inline
+#define GSAN_ONCE __attribute__((device, noinline, convergent, hot)) inline
 #define GSAN_COLD __attribute__((device, noinline, convergent, minsize)) inline
+#define GSAN_HERE __attribute__((always_inline))
 #endif
 
 extern "C" __attribute__((device)) void __assertfail(const char* message, const char* file,
@@ -291,6 +297,22 @@ GSAN_DEVICE void fence_system() { asm volatile("fence.acq_rel.sys;" : : : "memor
 
 GSAN_DEVICE void fence() { asm volatile("fence.acq_rel.gpu;" : : : "memory"); }
 
+// Half a fence: what comes before goes ahead of later writes, or earlier reads go ahead of what comes behind. From
+// sm_90 and PTX 8.6 on there are such instructions (PTX ISA, `fence`). One that releases leaves the first-level cache
+// as it is, where the registers lie that functions put away; one that acquires waits for no write. This
+// code is compiled for any GPU: the comment tells whoever assembles it for a newer one what is meant.
+GSAN_DEVICE void fence_release() { asm volatile("fence.acq_rel.gpu; // release" : : : "memory"); }
+
+GSAN_DEVICE void fence_acquire() { asm volatile("fence.acq_rel.gpu; // acquire" : : : "memory"); }
+
+GSAN_DEVICE void fence_release_system() {
+  asm volatile("fence.acq_rel.sys; // release" : : : "memory");
+}
+
+GSAN_DEVICE void fence_acquire_system() {
+  asm volatile("fence.acq_rel.sys; // acquire" : : : "memory");
+}
+
 GSAN_DEVICE u32 active_lanes() {
   u32 lanes;
   asm volatile("activemask.b32 %0;" : "=r"(lanes));
@@ -396,6 +418,20 @@ GSAN_DEVICE u32 sm() {
   return value;
 }
 
+// Which warp of its SM the calling one is. Not promised: on the GPUs that there are it is so.
+GSAN_DEVICE u32 warp_of_sm() {
+  u32 value;
+  asm volatile("mov.u32 %0, %%warpid;" : "=r"(value));
+  return value;
+}
+
+// How many warps the CTA has.
+GSAN_DEVICE u32 cta_warps() {
+  u32 x, y, z;
+  asm("mov.u32 %0, %%ntid.x; mov.u32 %1, %%ntid.y; mov.u32 %2, %%ntid.z;" : "=r"(x), "=r"(y), "=r"(z));
+  return (x * y * z + 31) / 32;
+}
+
 // The CTA's position in the grid: x + y * grid.x + z * grid.x * grid.y.
 GSAN_DEVICE u64 cta_index() {
   u32 x, y, z, width, height;
@@ -460,15 +496,22 @@ GSAN_DEVICE void cluster_barrier() {
   asm volatile("barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;" : : : "memory");
 }
 
+// Whether `pointer` points to global memory.
+GSAN_DEVICE bool is_global(const void* pointer) {
+  u32 value;
+  asm("{ .reg .pred p; isspacep.global p, %1; selp.b32 %0, 1, 0, p; }" : "=r"(value) : "l"(pointer));
+  return value != 0;
+}
+
 // A word of a tensor map, which lies in global memory, where it may have changed, or among the
 // parameters of the kernel.
-GSAN_DEVICE u32 load_tensor_map(const u32* word) {
+GSAN_DEVICE u32 load_tensor_map(const u32* word, bool global) {
   u32 value;
   asm volatile(
-      "{ .reg .pred p; isspacep.global p, %1;"
+      "{ .reg .pred p; setp.ne.u32 p, %2, 0;"
       " @p ld.relaxed.gpu.b32 %0, [%1]; @!p ld.b32 %0, [%1]; }"
       : "=r"(value)
-      : "l"(word)
+      : "l"(word), "r"(u32(global))
       : "memory");
   return value;
 }

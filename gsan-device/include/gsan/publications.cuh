@@ -82,7 +82,7 @@ struct Publications {
   // that sees it counted stands for it. By one lane.
   GSAN_DEVICE u64 claim() const {
     if (ptx::load_relaxed_system(head()) >= kLastToken) return kLastToken;
-    fence(home);
+    fence_release(home);
     u64 token = ptx::add_relaxed_system(head(), 1);
     return token < kLastToken ? token : kLastToken;
   }

@@ -92,7 +92,7 @@ GSAN_DEVICE bool is_opaque(Region region, const gsan_race_side& side) {
   if (side.flags & GSAN_RACE_FORGOTTEN) return false;
   const gsan_launch_state* state = region.of_device(side.device).launch(side.launch);
   if (ptx::load_relaxed_system(&state->copied) != side.launch + 1) return false;
-  fence(region);
+  fence_acquire(region);
   return ptx::load_relaxed_system(&state->descriptor.flags) & GSAN_LAUNCH_OPAQUE;
 }
 

@@ -303,7 +303,7 @@ GSAN_DEVICE u64 say(Cta cta, Warp warp, u32 epoch, u64 found, Known& known, bool
   EntryState place = {cta.region, nullptr}, clock_place = {cta.region, nullptr};
   if (warp.leads()) {
     // What is told must be known before: a checkpoint of the device that sees the token counted stands for it.
-    ptx::fence();
+    ptx::fence_release();
     if (token < kLastToken) token = ptx::add_relaxed_system(&globals.publication_head.value, 1);
     if (makes) index = ptx::add_relaxed_system(&globals.snapshot_head.value, 1);
     if (token >= kLastToken) {
@@ -351,7 +351,7 @@ GSAN_DEVICE u64 say(Cta cta, Warp warp, u32 epoch, u64 found, Known& known, bool
         ptx::store_relaxed_system(place.word + 1 + i, publication.words[i]);
       }
       // Who is told the token from now on finds the fields.
-      fence(cta);
+      fence_release(cta);
       if (makes) {
         ptx::store_relaxed_system(clock_place.word, EntryState::complete_at(index));
         ptx::local_store(&cta.state->snapshot, snapshot);
@@ -560,7 +560,7 @@ GSAN_DEVICE bool reaches(Cta cta, u64 sync, u32 scope) {
   Region home = cta.home_of(record_thread(sync));
   if (home.globals == cta.region.globals) return true;
   // Parts of a joined sequence may be of this device though the last one is not.
-  fence(cta);
+  fence_acquire(cta);
   Publication publication;
   return !read_publication(home, sync_token(sync), publication) || publication.joined();
 }

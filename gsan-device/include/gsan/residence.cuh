@@ -141,14 +141,12 @@ GSAN_DEVICE bool enter(Cta cta, Warp warp, u32 leader, const Setting& setting, u
 }
 
 // A CTA of a known launch becomes resident. Whether a checkpoint is due: the CTA is the launch's first, and
-// publications may have been overwritten since the newest one. Tells which slots of its SM are taken. A CTA
-// that found the descriptor passed on is not the first: most spare the word to which all would add.
-GSAN_DEVICE bool join_launch(Cta cta, const Setting& setting, bool passed_on, Slots::Found& found) {
+// publications may have been overwritten since the newest one. A CTA that found the descriptor passed on is not the first: most spare the word to which all would add.
+GSAN_DEVICE bool join_launch(Cta cta, bool passed_on) {
   gsan_thread_state* state = cta.state;
   Region region = cta.region;
   const gsan_launch_descriptor& launch = *cta.launch();
   bool first = !passed_on && ptx::add_relaxed(&cta.launch_state()->started, 1u) == 0;
-  found = setting.slots(region, launch).look(ptx::sm());
   state->taken = complete(launch);
   if (!first) return false;
   pass_on(region, launch, cta.launch_state());
@@ -158,9 +156,8 @@ GSAN_DEVICE bool join_launch(Cta cta, const Setting& setting, bool passed_on, Sl
   return head + 1 > (newest == 0 ? 1 : newest);
 }
 
-// The first thread of the group starts the CTA, and those of its warp that are with it help.
-GSAN_COLD void start_by_warp(Cta cta, u32 thread, u32 records, const void* table, u64 index) {
-  Warp warp = Warp::current();
+// start_by_warp, after which the lanes may be apart.
+GSAN_DEVICE void start_lanes(Cta cta, Warp warp, u32 thread, u32 records, const void* table, u64 index) {
   u32 first = warp.ballot(thread == 0);
   if (first == 0) return;
   u32 leader = ptx::lowest(first);
@@ -168,8 +165,7 @@ GSAN_COLD void start_by_warp(Cta cta, u32 thread, u32 records, const void* table
   if (thread == 0 && table != nullptr) setting = Setting::of(*cta.region.globals);
   bool passed_on = enter(cta, warp, leader, setting, records, table, index);
   u32 due = 0;
-  Slots::Found found = {};
-  if (thread == 0 && cta.is_known()) due = join_launch(cta, setting, passed_on, found);
+  if (thread == 0 && cta.is_known()) due = join_launch(cta, passed_on);
   if (warp.share(due, leader) != 0) take_checkpoint(cta.region, warp);
   if (thread != 0) return;
   Region region = cta.region;
@@ -177,7 +173,10 @@ GSAN_COLD void start_by_warp(Cta cta, u32 thread, u32 records, const void* table
   if (!cta.is_known()) return;
   cta.keep(setting.fixed);
   const gsan_launch_descriptor* launch = cta.launch();
-  u32 slot = setting.slots(region, *launch).take(ptx::sm(), found);
+  // CTAs of one kernel that are resident together have neighbouring warps of the SM: as many of each of its four
+  // parts, or one of any.
+  u32 likely = ptx::warp_of_sm() / ((ptx::cta_warps() + 3) & ~3u);
+  u32 slot = setting.slots(region, *launch).take(ptx::sm(), likely);
   if (slot == kNoSlot) {
     count(region, GSAN_LOSS_NO_SLOT);
     ptx::add_relaxed(&cta.launch_state()->unchecked, 1u);
@@ -220,7 +219,16 @@ GSAN_COLD void start_by_warp(Cta cta, u32 thread, u32 records, const void* table
   state->bank_first = launch->bank_first;
   state->flags = 0;
   // Who finds a record of this CTA finds it in the history.
-  fence(region);
+  fence_release(region);
+}
+
+// The first thread of the group starts the CTA, and those of its warp that are with it help.
+GSAN_COLD void start_by_warp(gsan_global_state* globals, u32 thread, u32 records, const void* table,
+                             u64 index) {
+  Cta cta = Cta::current(globals);
+  Warp warp = Warp::current();
+  start_lanes(cta, warp, thread, records, table, index);
+  warp.leave_together();
 }
 
 // A CTA becomes resident: takes a slot if one is free, and starts a new epoch. It stays unchecked if
@@ -232,7 +240,7 @@ GSAN_DEVICE void start(Cta cta, u32 thread, u32 threads, u32 records, const void
     for (u32 place = thread; place < kCachedSites; place += threads) sites[place] = 0;
   }
   // For all threads, a call would put away what few need.
-  if (thread < kWarpSize) start_by_warp(cta, thread, records, table, index);
+  if (thread < kWarpSize) start_by_warp(cta.region.globals, thread, records, table, index);
 }
 
 // What the CTA knew goes into the completion, by all threads of the group.
@@ -297,11 +305,12 @@ GSAN_COLD void complete_all(Cta cta, Share share) {
   complete_rows(cta, share);
   if (cta.state->carries != 0) carry(cta, share, cta.state->carries);
   // The rows that the threads filled come before the leader's release.
-  ptx::fence();
+  ptx::fence_release();
 }
 
 // The first thread of the group completes the own epoch and frees the slot.
-GSAN_COLD void leave(Cta cta) {
+GSAN_COLD void leave(gsan_global_state* globals) {
+  Cta cta = Cta::current(globals);
   gsan_thread_state* state = cta.state;
   Region region = cta.region;
   const gsan_launch_descriptor& launch = *cta.launch();
@@ -316,7 +325,7 @@ GSAN_COLD void leave(Cta cta) {
     ptx::max_relaxed_system(reinterpret_cast<u32*>(launch.own_done) + slot, own);
   }
   u32 sms = cta.fixed().sms;
-  ptx::fence();
+  ptx::fence_release();
   if (cta.has_slot()) {
     give_back(launch, slot, sms);
     state->id = 0;
@@ -347,7 +356,7 @@ GSAN_DEVICE void exit(Cta cta, Group group) {
     complete_all(cta, group.share());
     group.wait();
   }
-  if (group.leads()) leave(cta);
+  if (group.leads()) leave(cta.region.globals);
 }
 
 // What grid_dependency_wait learns. By the first thread of the group.

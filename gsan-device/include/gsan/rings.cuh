@@ -19,7 +19,7 @@ GSAN_DEVICE T load_acquire(Region region, const T* word) {
 
 template <class T>
 GSAN_DEVICE void store_release(Region region, T* word, T value) {
-  fence(region);
+  fence_release(region);
   ptx::store_relaxed_system(word, value);
 }
 
@@ -83,7 +83,7 @@ struct EntryState {
 
   // Whether the fields read before are those of `index`.
   GSAN_DEVICE bool is_still_written(u64 index) const {
-    fence(region);
+    fence_acquire(region);
     return is_written_now(index);
   }
 

@@ -86,22 +86,42 @@ GSAN_COLD u32 site_by_text(Region region, Position position) {
   return 0;
 }
 
-// The number of a position that the CTA has not looked up before.
-GSAN_COLD u32 site_by_pointer(Cta cta, Position position) {
-  Region region = cta.region;
-  u64 pointer = reinterpret_cast<u64>(position.file);
-  u32 low = mix(u32(pointer) ^ position.line * GSAN_HASH_THREAD_MULTIPLIER);
-  u64 hash = u64(mix(low ^ u32(pointer >> 32))) << 32 | low;
+// Where a kernel's position may have its number: the word, and what is in it beside the number.
+struct SiteKey {
+  u64* word;
+  u64 tag;
+
+  GSAN_DEVICE static SiteKey of(Region region, u32 kernel, Position position) {
+    u64 pointer = reinterpret_cast<u64>(position.file);
+    u32 low = mix(u32(pointer) ^ position.line * GSAN_HASH_THREAD_MULTIPLIER);
+    u64 hash = u64(mix(low ^ u32(pointer >> 32))) << 32 | low;
+    u64 tag = (hash ^ u64(mix(kernel)) << 32 ^ mix(kernel + u32(hash))) >> kSiteBits << kSiteBits;
+    u64* words = region.part<u64>(region.globals->offsets.site_keys);
+    return {words + (u32(tag >> 32) & (GSAN_STATE_SITE_KEYS - 1)), tag};
+  }
+};
+
+// Adds a position of a kernel to both tables; its number.
+GSAN_COLD u32 add_site(gsan_global_state* globals, const char* file, u32 line) {
+  Cta cta = Cta::current(globals);
+  u32 site = site_by_text(cta.region, {file, line});
   u32 kernel = cta.launch()->kernel;
-  if (kernel == 0) return site_by_text(region, position);
-  u64 tag = (hash ^ u64(mix(kernel)) << 32 ^ mix(kernel + u32(hash))) >> kSiteBits << kSiteBits;
-  u64* key = region.part<u64>(region.globals->offsets.site_keys) +
-             (u32(tag >> 32) & (GSAN_STATE_SITE_KEYS - 1));
-  u64 found = ptx::load_relaxed(key);
-  if ((found & ~u64(kSiteMask)) == tag && found != 0) return u32(found) & kSiteMask;
-  u32 site = site_by_text(region, position);
-  ptx::store_relaxed(key, tag | site);
+  if (kernel == 0) return site;
+  SiteKey key = SiteKey::of(cta.region, kernel, {file, line});
+  ptx::store_relaxed(key.word, key.tag | site);
   return site;
+}
+
+// The number of a position that the CTA has not looked up before.
+GSAN_ONCE u32 site_by_pointer(gsan_global_state* globals, const char* file, u32 line) {
+  Cta cta = Cta::current(globals);
+  u32 kernel = cta.launch()->kernel;
+  if (kernel != 0) {
+    SiteKey key = SiteKey::of(cta.region, kernel, {file, line});
+    u64 found = ptx::load_relaxed(key.word);
+    if ((found & ~u64(kSiteMask)) == key.tag && found != 0) return u32(found) & kSiteMask;
+  }
+  return add_site(globals, file, line);
 }
 
 // A CTA runs one kernel, whose texts lie within 4 GiB: the low half of the pointer tells them apart.
@@ -111,14 +131,14 @@ GSAN_DEVICE u32 find_site(Cta cta, Position position) {
   if (line == 0) return 0;
   u32 pointer = u32(reinterpret_cast<u64>(position.file));
   u64* cache = cta.sites();
-  if (cache == nullptr || line >= kLines) return site_by_pointer(cta, position);
+  if (cache == nullptr || line >= kLines) return site_by_pointer(cta.region.globals, position.file, line);
   u64 tag = u64(pointer) << 32 | line << kSiteBits;
   u64* place = cache + ((line ^ pointer >> 4) & (kCachedSites - 1));
   u64 found = ptx::local_load(place);
   if ((found & ~u64(kSiteMask)) == tag) return u32(found) & kSiteMask;
   // Lanes that call together are at one position.
-  return ptx::by_one_lane([&] {
-    u32 site = site_by_pointer(cta, position);
+  return ptx::by_one_lane([&]() GSAN_HERE {
+    u32 site = site_by_pointer(cta.region.globals, position.file, line);
     ptx::local_store(place, tag | site);
     return site;
   });

@@ -20,32 +20,25 @@ struct Slots {
   u32 sms;
   u32 slots_per_sm;
 
-  // What is found before a slot is taken: which are taken on an SM, and how many of the bank ever were.
-  struct Found {
-    u32 taken;
-    u32 most;
-  };
-
-  GSAN_DEVICE Found look(u32 sm) const {
-    return {sm < sms ? ptx::load_relaxed(masks + sm) : ~0u, ptx::load_relaxed_system(high_water)};
-  }
-
-  // The lowest free slot of `sm`, or kNoSlot.
-  GSAN_DEVICE u32 take(u32 sm, Found found) const {
+  // A slot of `sm`, or kNoSlot: number `likely` if it is free, else the lowest one that is. To look first which
+  // are free takes as long as to try one.
+  GSAN_DEVICE u32 take(u32 sm, u32 likely) const {
+    if (sm >= sms) return kNoSlot;
     u32 all = ~0u >> (32 - slots_per_sm);
+    u32 most = ptx::load_relaxed_system(high_water);
+    u32 bit = likely < slots_per_sm ? 1u << likely : 1u;
     while (true) {
-      u32 free = ~found.taken & all;
-      if (free == 0) return kNoSlot;
-      u32 bit = free & -free;
       // Acquires what the last holder of the slot wrote before it gave it back.
-      found.taken = ptx::or_acquire(masks + sm, bit);
-      if ((found.taken & bit) == 0) {
-        u32 slot = ptx::lowest(bit) * sms + sm;
-        // All CTAs would write to this word.
-        if (slot >= found.most) ptx::max_relaxed_system(high_water, slot + 1);
-        return slot;
-      }
+      u32 taken = ptx::or_acquire(masks + sm, bit);
+      if ((taken & bit) == 0) break;
+      u32 free = ~taken & all;
+      if (free == 0) return kNoSlot;
+      bit = free & -free;
     }
+    u32 slot = ptx::lowest(bit) * sms + sm;
+    // All CTAs would write to this word.
+    if (slot >= most) ptx::max_relaxed_system(high_water, slot + 1);
+    return slot;
   }
 };
 
@@ -84,7 +77,7 @@ struct History {
   // The CTA that had `thread` at `epoch`; false if it is forgotten.
   GSAN_DEVICE bool find(u32 thread, u32 epoch, u32& launch, u64& coordinates) const {
     // What the CTA wrote at its start comes before the record that was found.
-    fence(region);
+    fence_acquire(region);
     gsan_history_entry* entries = ring(thread);
     u64 newest = 0;
 #pragma unroll 1

@@ -122,6 +122,23 @@ GSAN_DEVICE void fence(Region region) {
   }
 }
 
+// The halves of it.
+GSAN_DEVICE void fence_release(Region region) {
+  if (region.globals->constants.devices > 1) {
+    ptx::fence_release_system();
+  } else {
+    ptx::fence_release();
+  }
+}
+
+GSAN_DEVICE void fence_acquire(Region region) {
+  if (region.globals->constants.devices > 1) {
+    ptx::fence_acquire_system();
+  } else {
+    ptx::fence_acquire();
+  }
+}
+
 // Counts a limit that was met.
 GSAN_COLD void count(Region region, u32 loss, u64 times = 1) {
   ptx::add_relaxed(&region.globals->losses[loss], times);
@@ -228,12 +245,28 @@ GSAN_DEVICE void fence(Cta cta) {
   }
 }
 
+GSAN_DEVICE void fence_release(Cta cta) {
+  if (cta.fixed().devices > 1) {
+    ptx::fence_release_system();
+  } else {
+    ptx::fence_release();
+  }
+}
+
+GSAN_DEVICE void fence_acquire(Cta cta) {
+  if (cta.fixed().devices > 1) {
+    ptx::fence_acquire_system();
+  } else {
+    ptx::fence_acquire();
+  }
+}
+
 // A fence behind a look at what a thread of the device at `home` wrote, to which its rings belong.
 GSAN_DEVICE void fence_behind(Cta cta, Region home) {
   if (home.globals == cta.region.globals) {
-    ptx::fence();
+    ptx::fence_acquire();
   } else {
-    ptx::fence_system();
+    ptx::fence_acquire_system();
   }
 }
 

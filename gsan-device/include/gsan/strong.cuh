@@ -26,6 +26,17 @@ struct Strong {
   u32 scope;
   // Whether an instruction that reads and writes has this order itself, so that no fence need be beside it.
   bool by_instruction;
+
+  // In a word: structures are passed through memory.
+  GSAN_DEVICE u32 packed() const {
+    return u32(acquires) | u32(releases) << 1 | u32(by_instruction) << 2 | scope << 3;
+  }
+
+  // `Ordering`: whether it may acquire or release.
+  template <bool Ordering>
+  GSAN_DEVICE static Strong of(u32 packed) {
+    return {Ordering && (packed & 1) != 0, Ordering && (packed & 2) != 0, packed >> 3, (packed & 4) != 0};
+  }
 };
 
 // Never 0.
@@ -64,14 +75,25 @@ GSAN_DEVICE bool was_in_vain(Cta cta, u64 address, Position position) {
   return place != 0 && place == place_in_epoch(address, position, ptx::local_load(&cta.state->epoch));
 }
 
-// A fence as far as `scope` reaches.
-GSAN_DEVICE void fence_at(u32 scope) {
+// What comes before goes ahead of the strong write, as far as `scope` reaches.
+GSAN_DEVICE void fence_before(u32 scope) {
   if (scope == GSAN_SCOPE_CTA) {
     ptx::fence_cta();
   } else if (scope == GSAN_SCOPE_GPU) {
-    ptx::fence();
+    ptx::fence_release();
   } else {
-    ptx::fence_system();
+    ptx::fence_release_system();
+  }
+}
+
+// The strong read goes ahead of what comes behind, as far as `scope` reaches.
+GSAN_DEVICE void fence_after(u32 scope) {
+  if (scope == GSAN_SCOPE_CTA) {
+    ptx::fence_cta();
+  } else if (scope == GSAN_SCOPE_GPU) {
+    ptx::fence_acquire();
+  } else {
+    ptx::fence_acquire_system();
   }
 }
 
@@ -106,7 +128,7 @@ GSAN_COLD u64 release_into(Cta cta, Warp warp, u64* word, bool releases, Release
         u32 wide_scope = widest(cta, found, scope);
         bool contained = is_known_before(cta, found, own, known);
         // What the sync word names was written before.
-        if (!contained) fence(cta);
+        if (!contained) fence_acquire(cta);
         if (contained || is_contained(cta, found, own, known)) {
           next = make_sync(own.publisher, wide_mask, wide_scope, own.token);
         } else if (contains(cta, found, own)) {
@@ -128,7 +150,7 @@ GSAN_COLD u64 release_into(Cta cta, Warp warp, u64* word, bool releases, Release
     if (!pending) continue;
     u64 before = found;
     if (next != found) {
-      if (!own.fenced || joins) fence(cta);
+      if (!own.fenced || joins) fence_release(cta);
       before = ptx::compare_exchange_relaxed_system(word, found, next);
     }
     if (before == found) {
@@ -192,7 +214,7 @@ GSAN_DEVICE Announced announce(u64* words, const Cell<S>& cell, const CellAccess
   }
   if (equal) return announced;
   if (choice == 0) {
-    Survey found = survey(cell, access, past);
+    Survey found = survey(past.cta, cell, access);
     choice = (found.superseded | found.covered) & ~1u;
   }
   u32 place = 0;
@@ -263,21 +285,25 @@ GSAN_DEVICE void report_all(Cta cta, const Cell<S>& cell, const CellAccess& acce
   }
 }
 
+constexpr u64 kFindingMultiplier = 0x9e3779b97f4a7c15;
+
+template <unsigned S>
+GSAN_ONCE u64 finding_by_call(u64 print, u64 word0, u64 word1, u64 word2, u64 word3) {
+  u64 words[] = {is_sync(word0) ? u64(kRecordSync) : word0, word1, word2, word3};
+#pragma unroll
+  for (unsigned i = 0; i < S; ++i) print = (print ^ print >> 32 ^ words[i]) * kFindingMultiplier;
+  return ((print ^ print >> 32) & ~u64(3)) | 2;
+}
+
 // What a strong read finds, as a fingerprint: the lowest bit is left free, the next is set. A sync record is
 // not part of it. The rest of the arguments tells the access from others.
 template <unsigned S>
-GSAN_CALLED u64 finding(Cell<S> cell, u64 begun_at, u32 epoch, u32 mask, Strong strong,
+GSAN_DEVICE u64 finding(const Cell<S>& cell, u64 begun_at, u32 epoch, u32 mask, const Strong& strong,
                         bool wrote, Position position) {
-  constexpr u64 kMultiplier = 0x9e3779b97f4a7c15;
   u32 kind = mask << 4 | strong.scope << 2 | u32(wrote) << 1 | u32(strong.acquires);
   u64 where = u64(position_print(position)) << 32 ^ u64(epoch) << 12;
-  u64 print = (begun_at ^ where ^ kind) * kMultiplier;
-#pragma unroll
-  for (unsigned i = 0; i < S; ++i) {
-    u64 word = i == 0 && is_sync(cell.word[0]) ? u64(kRecordSync) : cell.word[i];
-    print = (print ^ print >> 32 ^ word) * kMultiplier;
-  }
-  return ((print ^ print >> 32) & ~u64(3)) | 2;
+  return finding_by_call<S>((begun_at ^ where ^ kind) * kFindingMultiplier, cell.word[0], cell.word[1],
+                            cell.at(2 % S), cell.at(3 % S));
 }
 
 // A strong access ends; `access` says what came of it, `cell` what is there now. Words that changed since
@@ -310,7 +336,7 @@ GSAN_DEVICE u32 finish(Cta cta, u64* words, Cell<S> cell, const Announced& annou
   } else if (place != 0 && announced.evicted != 0) {
     Cell<S> evicted = {};
     evicted.word[1] = announced.evicted;
-    report_all(cta, evicted, access, survey(evicted, access, past).racing, granule, position);
+    report_all(cta, evicted, access, survey(cta, evicted, access).racing, granule, position);
   }
   Survey found = survey(cell, access, past, access.writes());
   report_all(cta, cell, access, found.racing & unchanged, granule, position);
@@ -364,19 +390,19 @@ GSAN_DEVICE bool can_be_named(Cta cta, const AddressSpace<S>& space, u64 address
 }
 
 // Calls `body(first)` once in each of `lanes`, which call together; those that name the same granule take
-// turns. `first`: it is the first of them.
+// turns. `first`: it is the first of them. Most often there is one lane.
 template <class F>
 GSAN_DEVICE void take_turns(u32 lanes, u64 granule, F body) {
-  if ((lanes & (lanes - 1)) == 0) {
-    body(true);
-    return;
+  u32 turn = 0, turns = 1;
+  if ((lanes & (lanes - 1)) != 0) {
+    u32 same = ptx::alike(lanes, granule);
+    turn = Warp::before(same);
+    turns = ptx::largest(lanes, ptx::count_bits(same));
   }
-  u32 same = ptx::alike(lanes, granule);
-  u32 turn = Warp::before(same);
-  u32 turns = ptx::largest(lanes, ptx::count_bits(same));
+#pragma unroll 1
   for (u32 now = 0; now < turns; ++now) {
     if (now == turn) body(now == 0);
-    ptx::meet(lanes);
+    if (turns != 1) ptx::meet(lanes);
   }
 }
 
@@ -398,23 +424,22 @@ GSAN_COLD void begin_unchecked(Cta cta, bool acquires, u32 loss) {
 
 // Whether a strong access is checked, and starts its event. One that is not may bring something.
 template <unsigned S>
-GSAN_CALLED bool may_begin(Cta cta, gsan_atomic_event* event, u64 address, u32 bytes, bool acquires) {
+GSAN_DEVICE bool may_begin(Cta cta, gsan_atomic_event* event, u64 address, u32 bytes, bool acquires) {
   event->access = 0;
   if (!cta.is_known()) return false;
   AddressSpace<S> space = space_of<S>(cta);
+  u32 loss = kNoLoss;
   if (!space.is_managed(address)) {
-    begin_unchecked(cta, acquires, GSAN_LOSS_UNMANAGED_ATOMIC);
-    return false;
+    loss = GSAN_LOSS_UNMANAGED_ATOMIC;
+  } else if (!can_be_named(cta, space, address, bytes)) {
+    loss = GSAN_LOSS_NOT_INSTRUMENTED;
+  } else {
+    event->access = event_access(cta, space, address);
+    if (!space.is_write_once(address)) return true;
+    event->found = bytes;
+    event->bytes = 0;
   }
-  if (!can_be_named(cta, space, address, bytes)) {
-    begin_unchecked(cta, acquires, GSAN_LOSS_NOT_INSTRUMENTED);
-    return false;
-  }
-  event->access = event_access(cta, space, address);
-  if (!space.is_write_once(address)) return true;
-  begin_unchecked(cta, acquires, kNoLoss);
-  event->found = bytes;
-  event->bytes = 0;
+  begin_unchecked(cta, acquires, loss);
   return false;
 }
 
@@ -459,14 +484,14 @@ GSAN_DEVICE void begin_lanes(Cta cta, Warp warp, bool takes, gsan_atomic_event* 
     u64 mark = announcement(cta, epoch, mask, strong.releases, strong.scope);
     Sampler sampler = {ptx::local_load(&cta.state->seed), granule / kGranule};
     Past past(cta);
-    take_turns(announcers, granule, [&](bool first) {
+    take_turns(announcers, granule, [&](bool first) GSAN_HERE {
       if (!first) cell = Cell<S>::load(words);
       announced = announce<S>(words, cell, access, mark, past, sampler);
     });
   }
   // Whoever observes the value sees the announcement, and what was published.
   bool orders = reads && strong.releases && strong.by_instruction;
-  if (may_write && !orders) fence_at(strong.scope);
+  if (may_write && !orders) fence_before(strong.scope);
   event->found = found;
   event->evicted = announced.evicted;
   bool published = acquired_key(left) != acquired_key(found) || is_sync(left) != is_sync(found);
@@ -477,21 +502,38 @@ GSAN_DEVICE void begin_lanes(Cta cta, Warp warp, bool takes, gsan_atomic_event* 
   event->bytes = u16(bytes);
 }
 
+// Functions of their own for accesses that order nothing: what is never reached is not in the way.
+template <unsigned S, bool Ordering>
+GSAN_ONCE void begin_by_call(gsan_global_state* globals, u32 lanes, bool takes, gsan_atomic_event* event,
+                               u64 address, u32 bytes, bool reads, bool may_write, u32 strong) {
+  Warp warp = Warp::of(lanes);
+  begin_lanes<S>(Cta::current(globals), warp, takes, event, address, bytes, reads, may_write,
+                 Strong::of<Ordering>(strong));
+  warp.leave_together();
+}
+
 // A strong access is about to be executed by the lanes for which `takes` holds. The others of the warp
 // that call help with clocks.
 template <unsigned S>
-GSAN_CALLED void begin_strong(Cta cta, Warp warp, bool takes, gsan_atomic_event* event, u64 address,
-                              u32 bytes, bool reads, bool may_write, Strong strong) {
-  begin_lanes<S>(cta, warp, takes, event, address, bytes, reads, may_write, strong);
-  warp.leave_together();
+GSAN_DEVICE void begin_strong(Cta cta, Warp warp, bool takes, gsan_atomic_event* event, u64 address,
+                              u32 bytes, bool reads, bool may_write, const Strong& strong) {
+  if (strong.acquires || strong.releases) {
+    begin_by_call<S, true>(cta.region.globals, warp.lanes, takes, event, address, bytes, reads, may_write,
+                           strong.packed());
+  } else {
+    begin_by_call<S, false>(cta.region.globals, warp.lanes, takes, event, address, bytes, reads, may_write,
+                            strong.packed());
+  }
 }
 
 // An acquire returned a value that one of the release sequences may have brought which the sync word
 // tells of: as it was `found`, as it is `now`, or in between. Lanes for which `acquires` does not hold
 // only take part. Returns whether anything was new to the CTA.
-GSAN_COLD bool observe(Cta cta, Warp warp, bool acquires, u64 found, u64 left, u64 now, u32 mask,
-                       u32 scope) {
-  auto may_have_been_read = [&](u64 sync) {
+GSAN_ONCE bool observe(gsan_global_state* globals, u32 lanes, bool acquires, u64 found, u64 left, u64 now,
+                       u32 mask, u32 scope) {
+  Cta cta = Cta::current(globals);
+  Warp warp = Warp::of(lanes);
+  auto may_have_been_read = [&](u64 sync) GSAN_HERE {
     return is_sync(sync) && (record_mask(sync) & mask) != 0 &&
            !has_acquired(cta, acquired_key(sync)) && reaches(cta, sync, scope);
   };
@@ -576,7 +618,7 @@ GSAN_DEVICE void end_lanes(Warp warp, bool takes, const gsan_atomic_event* event
   Cell<S> cell = {};
   if (takes) {
     bool orders = is_rmw && strong.acquires && strong.by_instruction;
-    if (returns_value && !orders) fence_at(strong.scope);
+    if (returns_value && !orders) fence_after(strong.scope);
     cell = Cell<S>::load(words);
   }
   u32 epoch = u32(begun >> GSAN_THREAD_PUBLISHED_EPOCH_SHIFT) & GSAN_CLOCK_EPOCH_MAX;
@@ -602,7 +644,8 @@ GSAN_DEVICE void end_lanes(Warp warp, bool takes, const gsan_atomic_event* event
     if (begun & GSAN_THREAD_PUBLISHED) {
       left = make_sync(publisher(cta), mask, strong.scope, begun & kLastToken);
     }
-    learned = observe(cta, warp, acquires, found, left, cell.word[0], mask, strong.scope);
+    learned = observe(cta.region.globals, warp.lanes, acquires, found, left, cell.word[0], mask,
+                      strong.scope);
   }
   takers = warp.ballot(takes && !quiet);
   if (!takes) return;
@@ -626,7 +669,7 @@ GSAN_DEVICE void end_lanes(Warp warp, bool takes, const gsan_atomic_event* event
   Sampler sampler = {ptx::local_load(&cta.state->seed), granule / kGranule};
   Past past(cta);
   u32 loss = kNoLoss;
-  take_turns(takers, granule, [&](bool first) {
+  take_turns(takers, granule, [&](bool first) GSAN_HERE {
     // Learning takes long.
     if (!first || learned) {
       cell = Cell<S>::load(words);
@@ -646,13 +689,24 @@ GSAN_DEVICE void end_lanes(Warp warp, bool takes, const gsan_atomic_event* event
   count_accesses(cta, checked, lost & 0xffff, lost >> 16);
 }
 
+template <unsigned S, bool Ordering>
+GSAN_ONCE void end_by_call(u32 lanes, bool takes, const gsan_atomic_event* event, bool wrote, bool is_rmw,
+                             u32 strong, const char* file, u32 line) {
+  Warp warp = Warp::of(lanes);
+  end_lanes<S>(warp, takes, event, wrote, is_rmw, Strong::of<Ordering>(strong), {file, line});
+  warp.leave_together();
+}
+
 // The strong access begun was executed by the lanes for which `takes` holds. The others of the warp that
 // call help with clocks.
 template <unsigned S>
-GSAN_CALLED void end_strong(Warp warp, bool takes, const gsan_atomic_event* event, bool wrote,
-                            bool is_rmw, Strong strong, Position position) {
-  end_lanes<S>(warp, takes, event, wrote, is_rmw, strong, position);
-  warp.leave_together();
+GSAN_DEVICE void end_strong(Warp warp, bool takes, const gsan_atomic_event* event, bool wrote, bool is_rmw,
+                            const Strong& strong, Position position) {
+  if (strong.acquires || strong.releases) {
+    end_by_call<S, true>(warp.lanes, takes, event, wrote, is_rmw, strong.packed(), position.file, position.line);
+  } else {
+    end_by_call<S, false>(warp.lanes, takes, event, wrote, is_rmw, strong.packed(), position.file, position.line);
+  }
 }
 
 }  // namespace gsan

@@ -22,8 +22,13 @@ constexpr u32 kUnit = 2 * kGranule;
 // A descriptor, as 32-bit words. Dimensions are counted from the innermost.
 struct TensorMap {
   const u32* words;
+  // Whether they lie in global memory.
+  bool global;
 
-  GSAN_DEVICE u32 word(u32 index) const { return ptx::load_tensor_map(words + index); }
+  GSAN_DEVICE explicit TensorMap(const void* map)
+      : words(static_cast<const u32*>(map)), global(ptx::is_global(map)) {}
+
+  GSAN_DEVICE u32 word(u32 index) const { return ptx::load_tensor_map(words + index, global); }
   GSAN_DEVICE u64 base() const { return word(0) | u64(word(1)) << 32; }
   // How many elements; one more than 32 bits say.
   GSAN_DEVICE u64 size(u32 dimension) const { return u64(word(8 + dimension)) + 1; }
@@ -123,42 +128,58 @@ GSAN_DEVICE u32 access_unit(Accesses<S, Action>& accesses, u64 address, u32 mask
   return uncommon;
 }
 
-// Checks `rows`, of which the lanes take units from `first` on, `step` apart. `start.start(row, address)`
-// says where the first unit of a row lies, and whether there is such a row.
+// What is not common waits, two bits a unit, until all units of a batch are checked.
+constexpr u32 kBatch = 16;
+
+// Checks a batch of the units of `rows`: those from `first` on, `step` apart. `start.start(row, address)` says
+// where the first unit of a row lies, and whether there is such a row. Returns what is not common.
 template <unsigned S, u32 Action, class F>
-GSAN_DEVICE void access_rows(Accesses<S, Action>& accesses, const BoxRows& rows, u32 first, u32 step,
-                             F start) {
-  // What is not common waits, two bits a unit, until all units of a batch are checked.
-  constexpr u32 kBatch = 16;
+GSAN_DEVICE u32 check_batch(Accesses<S, Action>& accesses, const BoxRows& rows, u32 first, u32 step, F start) {
   u32 units = rows.units();
   u32 total = rows.count * units;
   u32 step_rows = step / units, step_units = step % units;
   u32 row = first / units, unit = first % units;
+  u32 uncommon = 0;
 #pragma unroll 1
-  for (u32 at = first; at < total;) {
-    u32 begin = at;
-    u32 uncommon = 0;
-#pragma unroll 1
-    for (u32 bit = 0; bit < 2 * kBatch && at < total; bit += 2, at += step) {
-      u64 address;
-      u32 mask = start.start(row, address) ? rows.mask(unit) : 0;
-      uncommon |= access_unit(accesses, address + unit * kUnit, mask) << bit;
-      unit += step_units;
-      row += step_rows;
-      if (unit >= units) {
-        unit -= units;
-        ++row;
-      }
+  for (u32 bit = 0; bit < 2 * kBatch && first < total; bit += 2, first += step) {
+    u64 address;
+    u32 mask = start.start(row, address) ? rows.mask(unit) : 0;
+    uncommon |= access_unit(accesses, address + unit * kUnit, mask) << bit;
+    unit += step_units;
+    row += step_rows;
+    if (unit >= units) {
+      unit -= units;
+      ++row;
     }
+  }
+  return uncommon;
+}
+
+// Checks what was not common in the batch that begins at `first`.
+template <unsigned S, u32 Action, class F>
+GSAN_DEVICE void check_rest_of_batch(Accesses<S, Action>& accesses, const BoxRows& rows, u32 first, u32 step,
+                                     u32 uncommon, F start) {
+  u32 units = rows.units();
 #pragma unroll 1
-    for (; uncommon != 0; uncommon &= uncommon - 1) {
-      u32 bit = ptx::lowest(uncommon);
-      u32 item = begin + bit / 2 * step;
-      u64 address = 0;
-      start.start(item / units, address);
-      u32 mask = rows.mask(item % units) >> (bit % 2 * kGranule) & kWholeGranule;
-      accesses.check_bytes({address + item % units * kUnit + bit % 2 * kGranule, mask});
-    }
+  for (; uncommon != 0; uncommon &= uncommon - 1) {
+    u32 bit = ptx::lowest(uncommon);
+    u32 item = first + bit / 2 * step;
+    u64 address = 0;
+    start.start(item / units, address);
+    u32 mask = rows.mask(item % units) >> (bit % 2 * kGranule) & kWholeGranule;
+    accesses.check_bytes({address + item % units * kUnit + bit % 2 * kGranule, mask});
+  }
+}
+
+// Checks `rows`, of which the lanes take units from `first` on, `step` apart.
+template <unsigned S, u32 Action, class F>
+GSAN_DEVICE void access_rows(Accesses<S, Action>& accesses, const BoxRows& rows, u32 first, u32 step,
+                             F start) {
+  u32 total = rows.count * rows.units();
+#pragma unroll 1
+  for (; first < total; first += kBatch * step) {
+    u32 uncommon = check_batch(accesses, rows, first, step, start);
+    check_rest_of_batch(accesses, rows, first, step, uncommon, start);
   }
 }
 
@@ -173,96 +194,155 @@ GSAN_CALLED void note_cluster_copy(Cta cta, Warp warp, u32 site) {
     ptx::or_relaxed(flags, GSAN_SITE_CLUSTER_COPY);
   }
   // Who finds a record of the copy finds these.
-  ptx::fence();
+  ptx::fence_release();
 }
 
-// The planes of a box: rows of the innermost two dimensions, which lie at one distance from each other.
+// The planes of a box of up to `Ranks` dimensions: rows of the innermost two, which lie at one distance from
+// each other.
+template <u32 Ranks>
 struct Planes {
   u64 base;
   // Of the dimensions but the innermost: how many indices, and how far they are apart.
-  u32 counts[kMaxRank - 1];
-  u64 strides[kMaxRank - 1];
+  u32 counts[Ranks - 1];
+  u64 strides[Ranks - 1];
   // Where the present plane is.
-  u32 at[kMaxRank - 2];
+  u32 at[Ranks - 1];
 
   // Goes on to the next plane; returns false behind the last one.
   GSAN_DEVICE bool advance() {
 #pragma unroll
-    for (u32 k = 1; k + 1 < kMaxRank; ++k) {
+    for (u32 k = 1; k + 1 < Ranks; ++k) {
       base += strides[k];
-      if (++at[k - 1] < counts[k]) return true;
+      if (++at[k] < counts[k]) return true;
       base -= counts[k] * strides[k];
-      at[k - 1] = 0;
+      at[k] = 0;
     }
     return false;
   }
 };
 
-// Checks the rows of all planes.
-template <unsigned S, u32 Action>
-GSAN_DEVICE void access_planes(Accesses<S, Action>& accesses, const BoxRows& rows, Planes planes,
-                               u32 first, u32 step) {
-#pragma unroll 1
-  while (true) {
-    access_rows(accesses, rows, first, step, EvenRows{planes.base, planes.strides[0]});
-    if (!planes.advance()) return;
-    // The lanes share out the units of all planes.
-    first = (first + step - rows.count * rows.units() % step) % step;
+// What is copied, by which part of those that copy it.
+struct BoxCopy {
+  const void* map;
+  // Outermost first.
+  const int32_t* coordinates;
+  const int16_t* shape;
+  u32 rank;
+  u32 bytes;
+  u32 warp;
+  u32 warps;
+};
+
+// A box of up to `Ranks` dimensions, clipped to the tensor; and which units of all its planes the lane takes.
+template <u32 Ranks>
+struct Box {
+  BoxRows rows;
+  Planes<Ranks> planes;
+  u32 first;
+  u32 step;
+
+  // `stores`: a store or reduction.
+  GSAN_DEVICE static Box of(BoxCopy copy, Warp warp, bool stores) {
+    u32 ctas = ptx::cluster_ctas();
+    u32 part = 0;
+    if (ctas > 1) {
+      // Warps of one number lie together, by the CTAs' ranks.
+      part = copy.warp % ctas;
+      copy.warp /= ctas;
+      copy.warps = (copy.warps + ctas - 1) / ctas;
+    }
+    TensorMap tensor(copy.map);
+    Planes<Ranks> planes = {tensor.base(), {}, {}, {}};
+    Extent inner = {};
+    bool empty = false;
+#pragma unroll
+    for (u32 k = 0; k < Ranks; ++k) {
+      if (k != 0) planes.counts[k - 1] = 1;
+      if (k >= copy.rank) continue;
+      int64_t first = copy.coordinates[copy.rank - 1 - k];
+      u32 extent = u16(copy.shape[copy.rank - 1 - k]);
+      if (k + 1 == copy.rank && ctas > 1) {
+        // The hardware's own division is often this one.
+        u32 skipped = extent * part / ctas;
+        extent = extent * (part + 1) / ctas - skipped;
+        first += skipped;
+      }
+      if (k == 0) {
+        inner = Extent::clip(first, extent, tensor.inner_size(copy.rank, copy.bytes));
+      } else {
+        Extent clipped = Extent::clip(first, extent, tensor.size(k));
+        planes.strides[k - 1] = tensor.stride(k);
+        planes.counts[k - 1] = clipped.count;
+        planes.base += clipped.first * planes.strides[k - 1];
+        empty |= clipped.count == 0;
+      }
+    }
+    BoxRows rows = BoxRows::of(empty ? 0 : planes.counts[0], inner, copy.bytes, stores);
+    planes.base += inner.first * copy.bytes & ~u64(kUnit - 1);
+    return {rows, planes, copy.warp * warp.size() + warp.rank(), copy.warps * warp.size()};
   }
+
+  GSAN_DEVICE u32 units() const { return rows.count * rows.units(); }
+  GSAN_DEVICE EvenRows start() const { return {planes.base, planes.strides[0]}; }
+
+  // Goes on to the next plane; the lanes share out the units of all planes.
+  GSAN_DEVICE bool advance() {
+    first = (first + step - units() % step) % step;
+    return planes.advance();
+  }
+};
+
+// What of a box is not checked by access_box: all of it if it has many dimensions; else what was not common of the
+// first batch, and the other batches.
+template <unsigned S, u32 Action>
+GSAN_CALLED void access_rest_of_box(gsan_global_state* globals, const void* map, const int32_t* coordinates,
+                                  u32 rank, const int16_t* shape, u32 bytes, u32 warp_id, u32 warps,
+                                  const char* file, u32 line, u32 uncommon) {
+  Warp warp = Warp::current();
+  Accesses<S, Action> accesses(Cta::current(globals), {file, line});
+  BoxCopy copy = {map, coordinates, shape, rank, bytes, warp_id, warps};
+  Box<kMaxRank> box = Box<kMaxRank>::of(copy, warp, accesses.kWrites);
+  if (rank <= 2) {
+    check_rest_of_batch(accesses, box.rows, box.first, box.step, uncommon, box.start());
+    box.first += kBatch * box.step;
+  }
+#pragma unroll 1
+  while (box.rows.count != 0) {
+    access_rows(accesses, box.rows, box.first, box.step, box.start());
+    if (!box.advance()) break;
+  }
+  accesses.finish(warp.lanes);
+  warp.leave_together();
 }
 
 // The copy of a box by all warps of a partition, in a cluster by those of all its CTAs. `coordinates` and
-// `shape` are outermost first.
+// `shape` are outermost first. Kernels that copy boxes have few registers to spare: each that is needed behind a
+// call costs a store and a load here. So the first batch of a box of up to two dimensions is checked without calls.
 template <unsigned S, u32 Action>
 GSAN_CALLED void access_box(gsan_global_state* globals, const void* map, const int32_t* coordinates,
                             u32 rank, const int16_t* shape, u32 bytes, u32 warp_id, u32 warps,
-                            Position position) {
+                            const char* file, u32 line) {
   Cta cta = Cta::current(globals);
   if (!cta.has_slot() || rank - 1 >= kMaxRank) return;
   Warp warp = Warp::current();
-  Accesses<S, Action> accesses(cta, position);
-  u32 ctas = ptx::cluster_ctas();
-  u32 part = 0;
-  if (ctas > 1) {
-    // Warps of one number lie together, by the CTAs' ranks.
-    part = warp_id % ctas;
-    warp_id /= ctas;
-    warps = (warps + ctas - 1) / ctas;
-    note_cluster_copy(cta, warp, record_site(accesses.record));
-  }
-  TensorMap tensor = {static_cast<const u32*>(map)};
-  Planes planes = {tensor.base(), {1, 1, 1, 1}, {}, {}};
-  Extent inner = {};
-  bool empty = false;
-#pragma unroll
-  for (u32 k = 0; k < kMaxRank; ++k) {
-    if (k >= rank) continue;
-    int64_t first = coordinates[rank - 1 - k];
-    u32 extent = u16(shape[rank - 1 - k]);
-    if (k + 1 == rank && ctas > 1) {
-      // The hardware's own division is often this one.
-      u32 skipped = extent * part / ctas;
-      extent = extent * (part + 1) / ctas - skipped;
-      first += skipped;
+  u32 uncommon = 0;
+  bool rest = rank > 2;
+  Accesses<S, Action> accesses(cta, {file, line});
+  if (ptx::cluster_ctas() > 1) note_cluster_copy(cta, warp, record_site(accesses.record));
+  if (!rest) {
+    BoxCopy copy = {map, coordinates, shape, rank, bytes, warp_id, warps};
+    Box<2> box = Box<2>::of(copy, warp, accesses.kWrites);
+    if (box.rows.count != 0) {
+      uncommon = check_batch(accesses, box.rows, box.first, box.step, box.start());
+      rest = box.first + kBatch * box.step < box.units() || uncommon != 0;
     }
-    if (k == 0) {
-      inner = Extent::clip(first, extent, tensor.inner_size(rank, bytes));
-    } else {
-      Extent clipped = Extent::clip(first, extent, tensor.size(k));
-      planes.strides[k - 1] = tensor.stride(k);
-      planes.counts[k - 1] = clipped.count;
-      planes.base += clipped.first * planes.strides[k - 1];
-      empty |= clipped.count == 0;
-    }
+    accesses.finish(warp.lanes);
   }
-  constexpr bool kStores = (Action & GSAN_RACE_WRITE) != 0;
-  BoxRows rows = BoxRows::of(planes.counts[0], inner, bytes, kStores);
-  planes.base += inner.first * bytes & ~u64(kUnit - 1);
-  if (rows.count != 0 && !empty) {
-    u32 first = warp_id * warp.size() + warp.rank();
-    access_planes(accesses, rows, planes, first, warps * warp.size());
+  if (warp.any(rest)) {
+    access_rest_of_box<S, Action>(globals, map, coordinates, rank, shape, bytes, warp_id, warps, file, line,
+                                  uncommon);
   }
-  accesses.finish(ptx::active_lanes());
+  warp.leave_together();
 }
 
 // Rows of a tensor by their indices.
@@ -284,12 +364,12 @@ struct IndexedRows {
 template <unsigned S, u32 Action>
 GSAN_CALLED void access_indexed(gsan_global_state* globals, const void* map, const int32_t* indices,
                                 u32 count, int32_t first_column, u32 columns, u32 bytes,
-                                Position position) {
+                                const char* file, u32 line) {
   Cta cta = Cta::current(globals);
   if (!cta.has_slot()) return;
   Warp warp = Warp::current();
-  Accesses<S, Action> accesses(cta, position);
-  TensorMap tensor = {static_cast<const u32*>(map)};
+  Accesses<S, Action> accesses(cta, {file, line});
+  TensorMap tensor(map);
   u64 base = tensor.base();
   u64 size = tensor.size(1), stride = tensor.stride(1);
   Extent inner = Extent::clip(first_column, columns, tensor.inner_size(2, bytes));
@@ -300,7 +380,8 @@ GSAN_CALLED void access_indexed(gsan_global_state* globals, const void* map, con
     IndexedRows start = {base, stride, size, indices};
     access_rows(accesses, rows, warp.rank(), warp.size(), start);
   }
-  accesses.finish(ptx::active_lanes());
+  accesses.finish(warp.lanes);
+  warp.leave_together();
 }
 
 }  // namespace gsan

@@ -15,6 +15,7 @@ struct Warp {
 #if defined(GSAN_WHOLE_WARPS) && !defined(GSAN_HOST)
   static constexpr u32 lanes = ~0u;
 
+  GSAN_DEVICE static Warp of(u32) { return {}; }
   GSAN_DEVICE static Warp current() {
     ptx::leave_together(lanes);
     return {};
@@ -22,6 +23,7 @@ struct Warp {
 #else
   u32 lanes;
 
+  GSAN_DEVICE static Warp of(u32 lanes) { return {lanes}; }
   // Those that are here now; others of the warp may be elsewhere.
   GSAN_DEVICE static Warp current() { return {ptx::active_lanes()}; }
 #endif

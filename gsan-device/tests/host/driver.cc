@@ -572,6 +572,9 @@ int main() {
         host::sm = u32(word());
         host::cta_index = word();
         break;
+      case 33:
+        host::warp_of_sm = u32(word());
+        break;
       case 9: {
         auto globals = pointer<gsan_global_state>();
         auto table = pointer<const void>();

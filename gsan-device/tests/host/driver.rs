@@ -165,6 +165,11 @@ impl Driver {
         self.push(8, &[sm.into(), index])
     }
 
+    /// The CTAs that follow begin at warp `warp` of their SM.
+    pub(crate) fn warp_of_sm(&mut self, warp: u32) -> &mut Self {
+        self.push(33, &[warp.into()])
+    }
+
     pub(crate) fn init(&mut self, globals: u64, table: u64, index: u64) -> &mut Self {
         self.push(9, &[globals, table, index])
     }

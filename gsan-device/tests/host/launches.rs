@@ -371,6 +371,31 @@ fn ctas_of_one_launch_race_though_one_runs_after_the_other_on_the_same_slot() {
     assert_eq!((race.earlier.cta, race.later.cta), (0, 1));
 }
 
+/// The thread ids of two CTAs that are on SM 0 at once and begin at these of its warps.
+fn threads_at(warps: [u32; 2]) -> (u16, u16) {
+    let mut machine = Machine::new(Records::Four);
+    machine.launch(1, 0);
+    for (index, warp) in (0..).zip(warps) {
+        machine.driver.warp_of_sm(warp);
+        machine.start(1, 0, index).write(0, 1, 0);
+    }
+    let (races, _) = machine.told();
+    let [race] = races[..] else {
+        panic!("{races:?}")
+    };
+    (race.earlier.thread, race.later.thread)
+}
+
+#[test]
+fn a_cta_takes_the_slot_that_goes_with_its_warps_or_the_lowest() {
+    // Slot k of SM 0 of two is thread 2k; there are two slots. A CTA of one warp may have any of the first four.
+    assert_eq!(threads_at([0, 4]), (0, 2));
+    assert_eq!(threads_at([7, 3]), (2, 0));
+    assert_eq!(threads_at([0, 1]), (0, 2));
+    assert_eq!(threads_at([4, 5]), (2, 0));
+    assert_eq!(threads_at([63, 63]), (0, 2));
+}
+
 #[test]
 fn launches_are_ordered_as_far_as_their_frontiers_say() {
     // The third launch starts after the second, which carried the first's completion over.

@@ -280,6 +280,7 @@ def plug_in(compiler: ModuleType) -> None:
     def assemble(self: Any, src: str, metadata: Any, options: Any, capability: int) -> Any:
         if not is_instrumented(options):
             return make_cubin(self, src, metadata, options, capability)
+        src = linking.with_half_fences(src)
         once = dict(options.extern_libs).get(metadata.get(LINKED_TO))
         if once is None:
             return assemble_alone(self, src, metadata, options, capability)

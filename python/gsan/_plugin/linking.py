@@ -166,41 +166,74 @@ def link(target: Target, objects: list[bytes]) -> bytes:
 
 
 #: How many registers functions keep as they found them (PTX ISA, `.abi_preserve`): the more, the
-#: less their callers put away. Functions that call each other differ.
+#: less their callers put away, and the more they do themselves. A function puts away at its start
+#: what it keeps and what it calls does not. So functions that are called keep more than callers,
+#: down from those that kernels call at each access, which keep little.
 #: A return address lies in the last two registers that the callee keeps: if it keeps N, in R(N+14)
 #: and R(N+15). The parameters of a function that itself keeps K lie from about R(K+20) on. There no
 #: return address may lie that the function makes: ptxas puts it over a parameter that is needed
 #: later. `gsan-device/tests/link_triton.py` looks at machine code for that.
-#: What kernels call at each access, and what that calls.
-KEEPS_IN_KERNEL = {
+KEEPS = {
     "access_tensor_whole": 16,
-    "begin_strong": 16,
-    "end_strong": 16,
-    "survey": 36,
-    "may_begin": 40,
-    "note_cluster_copy": 48,
-    # Kernels hold tiles meanwhile.
-    "access_box": 80,
-    "access_indexed": 80,
-}
-#: What is compiled once: all but these keep `RARELY`.
-KEEPS_ONCE = {
-    "access_granule": 66,
-    "publish": 66,
-    "release_into": 66,
-    "acquire": 66,
-    "acquire_everything_so_far": 66,
-    "site_by_pointer": 68,
-    "report": 68,
-    "update": 68,
-    "read_publication": 68,
-    "later_checkpoint": 68,
-    "is_ordered_elsewhere": 70,
-    "count": 72,
+    "begin_by_call": 16,
+    "end_by_call": 16,
     # A kernel has nothing in registers yet, and nothing any more.
     "start_by_warp": 16,
     "leave": 16,
+    "claim_completions": 20,
+    "complete_all": 20,
+    "carry_over": 34,
+    # Kernels hold tiles meanwhile.
+    "access_box": 80,
+    "access_indexed": 80,
+    "access_rest_of_box": 84,
+    "note_cluster_copy": 84,
+    "site_by_pointer": 82,
+    "add_site": 84,
+    "site_by_text": 86,
+    # What checks an access.
+    "access_granule": 66,
+    "survey_by_call": 68,
+    "check_write_once": 68,
+    "report": 68,
+    "may_be_of_one_cta": 70,
+    "is_ordered_elsewhere": 70,
+    "victim": 72,
+    "tell": 66,
+    "halt": 66,
+    "end_on_write_once": 34,
+    "begin_unchecked": 36,
+    "finding_by_call": 44,
+    "count": 62,
+    # What releases.
+    "publish": 66,
+    "release_into": 66,
+    "is_contained": 68,
+    "contains": 68,
+    "join": 68,
+    "look_again_later": 68,
+    "put": 70,
+    "joined_publication": 70,
+    "copy_own": 72,
+    "put_top": 88,
+    "frontier_snapshot": 92,
+    # What acquires.
+    "observe": 64,
+    "acquire": 66,
+    "acquire_everything_so_far": 66,
+    "absorb": 68,
+    "absorb_snapshot": 70,
+    "absorb_at_once": 70,
+    "take_part": 66,
+    "beyond": 68,
+    "learn_checkpoint": 86,
+    "later_checkpoint": 88,
+    "take_checkpoint": 90,
+    "covering_checkpoint": 92,
+    "read_publication": 94,
+    "make_private_clock": 96,
 }
+#: Others that kernels call.
 RARELY = 64
 #: How many registers there must be for that.
 KEEPS_FROM = 128
@@ -222,12 +255,27 @@ def keeping(ptx: str) -> str:
     for line in ptx.split("\n"):
         if found := FUNCTION.match(line):
             both, name = found.groups()
-            keeps = KEEPS_ONCE.get(name, RARELY) if both else KEEPS_IN_KERNEL.get(name)
+            keeps = KEEPS.get(name, RARELY if both else None)
         if keeps is not None and line.strip() in (";", "{"):
             lines.append(f".abi_preserve {keeps}")
             keeps = None
         lines.append(line)
     return "\n".join(lines)
+
+
+#: A fence of which the comment says that half is enough.
+HALF_FENCE = re.compile(r"fence\.acq_rel\.(\w+); // (acquire|release)")
+
+
+def with_half_fences(ptx: str) -> str:
+    """PTX with fences that only acquire or only release, if its version and GPU have them."""
+    version = re.search(r"^\.version\s+(\d+)\.(\d+)", ptx, flags=re.MULTILINE)
+    target = re.search(r"^\.target\s+sm_(\d+)", ptx, flags=re.MULTILINE)
+    if version is None or target is None:
+        return ptx
+    if (int(version[1]), int(version[2])) < (8, 6) or int(target[1]) < 90:
+        return ptx
+    return HALF_FENCE.sub(r"fence.\2.\1;", ptx)
 
 
 @functools.cache
@@ -263,7 +311,10 @@ def _assembled(library: Path, target: Target, registers: int, keeps: bool) -> by
     options += ["--compile-only", "--split-compile=0"]
     ptx = gzip.decompress(library.read_bytes()).decode()
     if keeps:
-        ptx = keeping(re.sub(r"^\.version .*", ".version 9.0", ptx, flags=re.MULTILINE))
+        ptx = re.sub(r"^\.version .*", ".version 9.0", ptx, flags=re.MULTILINE)
+        if int(re.sub(r"\D", "", target.architecture)) >= 90:
+            ptx = re.sub(r"^\.target .*", ".target sm_90", ptx, flags=re.MULTILINE)
+        ptx = keeping(with_half_fences(ptx))
     key = hashlib.sha256(" ".join([ptx, target.version, *options]).encode()).hexdigest()
     cache = get_cache_manager(key)
     if kept := cache.get_file("gsan.o"):

@@ -1,6 +1,6 @@
 //! A library in two parts: what is compiled with each kernel, and what is compiled once for all.
 //!
-//! Functions that are marked GSAN_COLD go into the second part, for which clang marks them `minsize`.
+//! Functions that are marked GSAN_COLD and GSAN_ONCE go into the second part, for which clang marks them `minsize` and `hot`.
 
 use std::collections::BTreeSet;
 
@@ -72,28 +72,36 @@ impl Parts {
         let options = [
             "-march=nvptx64",
             "-mcpu=sm_80",
-            "-mattr=+ptx70",
+            "-mattr=+ptx78",
             "-O2",
             "-",
             "-o",
             "-",
         ];
-        output("llc-19", options, &optimised)
+        let ptx = String::from_utf8(output("llc-19", options, &optimised)?)?;
+        // What is relaxed LLVM takes for volatile, which the assembler leaves as it is.
+        let relaxed = ptx
+            .replace("ld.volatile.shared.", "ld.relaxed.cta.shared.")
+            .replace("st.volatile.shared.", "st.relaxed.cta.shared.");
+        Ok(relaxed.into_bytes())
     }
 }
 
-/// The functions whose attributes say `minsize`.
+/// The functions whose attributes say `minsize` or `hot`.
 fn cold(text: &str) -> Result<BTreeSet<String>> {
     let groups: BTreeSet<&str> = text
         .lines()
         .filter_map(|line| line.strip_prefix("attributes "))
-        .filter(|line| line.contains(" minsize "))
+        .filter(|line| line.contains(" minsize ") || line.contains(" hot "))
         .filter_map(|line| line.split(' ').next())
         .collect();
     let functions = text.lines().filter(|line| line.starts_with("define "));
     let marked = functions.filter(|line| line.split(' ').any(|word| groups.contains(word)));
     let names: BTreeSet<String> = marked.filter_map(name).map(str::to_owned).collect();
-    ensure!(!names.is_empty(), "no function is marked `minsize`");
+    ensure!(
+        !names.is_empty(),
+        "no function is marked `minsize` or `hot`"
+    );
     Ok(names)
 }
 

@@ -77,11 +77,11 @@ KERNEL box(u32* data, u32* map, u32* hidden, u32* gave_up, u32 kind, u32 at, LAU
     constexpr u32 kReduction = kLoad | kStore;
     Position position = {__builtin_FILE(), __builtin_LINE()};  // @box
     if (kind == 0) {
-      access_box<GSAN_RECORDS, kLoad>(globals, map, first, 2, shape, 4, warp, warps, position);
+      access_box<GSAN_RECORDS, kLoad>(globals, map, first, 2, shape, 4, warp, warps, position.file, position.line);
     } else if (kind == 1) {
-      access_box<GSAN_RECORDS, kStore>(globals, map, first, 2, shape, 4, warp, warps, position);
+      access_box<GSAN_RECORDS, kStore>(globals, map, first, 2, shape, 4, warp, warps, position.file, position.line);
     } else {
-      access_box<GSAN_RECORDS, kReduction>(globals, map, first, 2, shape, 4, warp, warps, position);
+      access_box<GSAN_RECORDS, kReduction>(globals, map, first, 2, shape, 4, warp, warps, position.file, position.line);
     }
     barrier();
     if (thread() == 0) hidden_signal(hidden);
