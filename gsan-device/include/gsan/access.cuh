@@ -516,8 +516,6 @@ GSAN_COLD void access_tensor_general(gsan_global_state* globals, const u64* args
     }
   });
   accesses.finish(warp.lanes);
-  // The access comes next. Kernels take for granted that the lanes make it at once: what they read
-  // while others write it would differ, and where they go from there.
   warp.leave_together();
 }
 
@@ -542,6 +540,7 @@ GSAN_DEVICE void access_tensor_in_line(Cta cta, Warp warp, const Elements& eleme
   Accesses<S, Action> accesses(cta, position);
   accesses.look(warp.lanes, [&]() GSAN_HERE { accesses.template check_in_line<Count>(elements); });
   accesses.finish(warp.lanes);
+  warp.leave_together();
 }
 
 // Checks and records the accesses that the lanes which come are about to make. `count` and `bytes` are constants

@@ -379,15 +379,27 @@ GSAN_DEVICE u32 by_one_lane(F body) {
   return share(lanes, result, lowest(lanes));
 }
 
-// All `lanes` go on from here together, as they came. Lanes that return from a function before the others wait
-// at a convergence barrier of the caller, which the assembler may use again in the function. The constant mask
-// makes the lanes one again; with a mask that the assembler does not know they only wait for each other.
+// All lanes of the warp come here. Lanes that are apart wait for each other, do nothing together, and are apart
+// again.
+GSAN_DEVICE void meet_all() { asm volatile("bar.warp.sync 0xffffffff;" : : : "memory"); }
+
+// All `lanes` go on from here, as they came.
 GSAN_DEVICE void leave_together(u32 lanes) {
   if (lanes == ~0u) {
-    asm volatile("bar.warp.sync 0xffffffff;" : : : "memory");
+    meet_all();
   } else {
     meet(lanes);
   }
+}
+
+// All lanes of the warp come here, and go on as one. Lanes that wait for another one at the end of a branch may be
+// let go before it comes, if it goes round a loop meanwhile. `.aligned` says of an instruction that the lanes are
+// one: where the assembler does not know it, it has them become it. Of the instruction itself nothing is left, since
+// nobody looks at what it gives.
+GSAN_DEVICE void become_one() {
+  meet_all();
+  u32 matrix;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(matrix) : "r"(0) : "memory");
 }
 
 // Lets others run: between two looks at a word that another warp will change.

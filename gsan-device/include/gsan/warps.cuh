@@ -17,15 +17,22 @@ struct Warp {
 
   GSAN_DEVICE static Warp of(u32) { return {}; }
   GSAN_DEVICE static Warp current() {
-    ptx::leave_together(lanes);
+    ptx::meet_all();
     return {};
   }
+
+  // All lanes go on from here as one. Kernels take for granted that they make an access at once: what they read while
+  // others write it would differ, and where they go from there.
+  GSAN_DEVICE void leave_together() const { ptx::become_one(); }
 #else
   u32 lanes;
 
   GSAN_DEVICE static Warp of(u32 lanes) { return {lanes}; }
   // Those that are here now; others of the warp may be elsewhere.
   GSAN_DEVICE static Warp current() { return {ptx::active_lanes()}; }
+
+  // All lanes go on from here, as they came.
+  GSAN_DEVICE void leave_together() const { ptx::leave_together(lanes); }
 #endif
 
   GSAN_DEVICE u32 first() const { return ptx::lowest(lanes); }
@@ -50,7 +57,6 @@ struct Warp {
   GSAN_DEVICE bool any(bool condition) const { return ballot(condition) != 0; }
   GSAN_DEVICE u32 largest(u32 value) const { return ptx::largest(lanes, value); }
   GSAN_DEVICE void meet() const { ptx::meet(lanes); }
-  GSAN_DEVICE void leave_together() const { ptx::leave_together(lanes); }
 };
 
 }  // namespace gsan
