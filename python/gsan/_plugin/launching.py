@@ -287,7 +287,7 @@ def plug_in(driver: ModuleType) -> None:
                     )
                 else:
                     # Nothing is launched, but the stock launcher asks before it knows.
-                    call.state = (0, 0)
+                    call.state, call.programmatic = (0, 0), bool(self.launch_pdl)
                 call.hook = launch_exit_hook
                 result = launch(
                     self,
@@ -311,7 +311,7 @@ def plug_in(driver: ModuleType) -> None:
                 raise
             finally:
                 _current.call = outer
-                call.state, call.submitted = None, False
+                call.state, call.submitted, call.hook = None, False, None
                 if call.later:
                     later, call.later = call.later, []
                     if outer is None:
