@@ -301,16 +301,16 @@ GSAN_DEVICE void fence() { asm volatile("fence.acq_rel.gpu;" : : : "memory"); }
 // sm_90 and PTX 8.6 on there are such instructions (PTX ISA, `fence`). One that releases leaves the first-level cache
 // as it is, where the registers lie that functions put away; one that acquires waits for no write. This
 // code is compiled for any GPU: the comment tells whoever assembles it for a newer one what is meant.
-GSAN_DEVICE void fence_release() { asm volatile("fence.acq_rel.gpu; // release" : : : "memory"); }
+GSAN_DEVICE void fence_release() { asm volatile("fence.acq_rel.gpu; // gsan: release" : : : "memory"); }
 
-GSAN_DEVICE void fence_acquire() { asm volatile("fence.acq_rel.gpu; // acquire" : : : "memory"); }
+GSAN_DEVICE void fence_acquire() { asm volatile("fence.acq_rel.gpu; // gsan: acquire" : : : "memory"); }
 
 GSAN_DEVICE void fence_release_system() {
-  asm volatile("fence.acq_rel.sys; // release" : : : "memory");
+  asm volatile("fence.acq_rel.sys; // gsan: release" : : : "memory");
 }
 
 GSAN_DEVICE void fence_acquire_system() {
-  asm volatile("fence.acq_rel.sys; // acquire" : : : "memory");
+  asm volatile("fence.acq_rel.sys; // gsan: acquire" : : : "memory");
 }
 
 GSAN_DEVICE u32 active_lanes() {

@@ -155,7 +155,8 @@ GSAN_DEVICE u32 check_batch(Accesses<S, Action>& accesses, const BoxRows& rows, 
   return uncommon;
 }
 
-// Checks what was not common in the batch that begins at `first`.
+// Checks what was not common in the batch that begins at `first`. What says where rows lie was read anew, and may
+// have changed meanwhile.
 template <unsigned S, u32 Action, class F>
 GSAN_DEVICE void check_rest_of_batch(Accesses<S, Action>& accesses, const BoxRows& rows, u32 first, u32 step,
                                      u32 uncommon, F start) {
@@ -164,8 +165,10 @@ GSAN_DEVICE void check_rest_of_batch(Accesses<S, Action>& accesses, const BoxRow
   for (; uncommon != 0; uncommon &= uncommon - 1) {
     u32 bit = ptx::lowest(uncommon);
     u32 item = first + bit / 2 * step;
+    if (item >= rows.count * units) return;
     u64 address = 0;
     start.start(item / units, address);
+    if (!accesses.space().is_managed(address + item % units * kUnit, kUnit)) continue;
     u32 mask = rows.mask(item % units) >> (bit % 2 * kGranule) & kWholeGranule;
     accesses.check_bytes({address + item % units * kUnit + bit % 2 * kGranule, mask});
   }
@@ -297,8 +300,8 @@ struct Box {
 template <unsigned S, u32 Action>
 GSAN_CALLED void access_rest_of_box(gsan_global_state* globals, const void* map, const int32_t* coordinates,
                                   u32 rank, const int16_t* shape, u32 bytes, u32 warp_id, u32 warps,
-                                  const char* file, u32 line, u32 uncommon) {
-  Warp warp = Warp::current();
+                                  const char* file, u32 line, u32 lanes, u32 uncommon) {
+  Warp warp = Warp::of(lanes);
   Accesses<S, Action> accesses(Cta::current(globals), {file, line});
   BoxCopy copy = {map, coordinates, shape, rank, bytes, warp_id, warps};
   Box<kMaxRank> box = Box<kMaxRank>::of(copy, warp, accesses.kWrites);
@@ -340,7 +343,7 @@ GSAN_CALLED void access_box(gsan_global_state* globals, const void* map, const i
   }
   if (warp.any(rest)) {
     access_rest_of_box<S, Action>(globals, map, coordinates, rank, shape, bytes, warp_id, warps, file, line,
-                                  uncommon);
+                                  warp.lanes, uncommon);
   }
   warp.leave_together();
 }

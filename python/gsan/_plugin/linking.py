@@ -263,8 +263,8 @@ def keeping(ptx: str) -> str:
     return "\n".join(lines)
 
 
-#: A fence of which the comment says that half is enough.
-HALF_FENCE = re.compile(r"fence\.acq_rel\.(\w+); // (acquire|release)")
+#: A fence of the library, of which the comment says that half is enough.
+HALF_FENCE = re.compile(r"fence\.acq_rel\.(\w+); // gsan: (acquire|release)$", re.MULTILINE)
 
 
 def with_half_fences(ptx: str) -> str:
