@@ -404,8 +404,6 @@ def _forked() -> None:
     """A child that was forked after CUDA started has none, and must not end its parent's
     session.
     """
-    if memory := sys.modules.get("gsan._memory"):
-        memory.forget_states()
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda._is_in_bad_fork():  # type: ignore[attr-defined]
         _state.process = os.getpid()

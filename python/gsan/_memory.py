@@ -235,6 +235,10 @@ def forget_states() -> None:
     get_device_rank.cache_clear()
 
 
+# A child that was forked has no session.
+os.register_at_fork(after_in_child=forget_states)
+
+
 def supports_fabric_handles(device: int) -> bool:
     """Whether memory of a device can be handed over by fabric handles."""
     yes = c_int()
