@@ -217,8 +217,7 @@ def _follow_mode(compilation: Any) -> None:
 
     def effective(self: Any) -> str:
         # Every launch asks.
-        mode = self.__dict__.get(name, default)
-        return checked(mode) if _state.always or _state.enabled > 0 else mode
+        return checked(own(self)) if is_on() else own(self)
 
     def choose(self: Any, mode: str) -> None:
         # What was read while it is on, and is put back, is not the program's choice.

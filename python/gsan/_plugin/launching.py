@@ -89,8 +89,7 @@ class _Call:
         info = self._info
         info.grid[:] = (x, y, z)
         info.block[:] = (threads, 1, 1)
-        self.programmatic = bool(programmatic)
-        info.programmatic, info.opaque = self.programmatic, bool(opaque)
+        info.programmatic, info.opaque = bool(programmatic), bool(opaque)
         self._stream.value = stream
         self._arguments = (
             c_int(device),
@@ -145,10 +144,7 @@ def get_launch_state(device: int, stream: int, launch_pdl: bool = False) -> tupl
     For the launch that Triton's launcher makes right now in this thread; else for one that another
     launcher is about to make, which then counts as made.
     """
-    call = _current.call
-    if call is not None and call.state is not None:
-        return call.state
-    return _plan_alone(device, stream, bool(launch_pdl))
+    return current() or _plan_alone(device, stream, launch_pdl)
 
 
 def after_launch(call: Any, *arguments: Any) -> bool:
@@ -167,13 +163,12 @@ def after_launch(call: Any, *arguments: Any) -> bool:
 def _plan_alone(device: int, stream: int, programmatic: bool) -> tuple[int, int]:
     """A launch that is told complete before it is made."""
     call = _Call(b"<unknown>")
+    call.submitted = True
     try:
         call.begin((device, stream, 1, 1, 1, 1, programmatic, False))
         state = call.state
-        call.submitted = True
         call.end()
     except BaseException:
-        call.submitted = True
         call.give_up()
         raise
     assert state is not None
@@ -230,7 +225,6 @@ def plug_in(driver: ModuleType) -> None:
             self.gsan_name = str(getattr(metadata, "name", "<unknown>")).encode()
             #: Those that no launch uses. Lists are changed by one thread at a time.
             self.gsan_calls: list[_Call] = []
-            self.gsan_device = triton.runtime.driver.active.get_current_device
             if is_instrumented(metadata):
                 _let_captures_pass(triton.runtime.driver.active.utils)
 
@@ -269,25 +263,23 @@ def plug_in(driver: ModuleType) -> None:
             try:
                 _current.call = call
                 told = gridX > 0 and gridY > 0 and gridZ > 0
+                call.programmatic = bool(self.launch_pdl)
                 if told:
-                    opaque = _opaque.get(function)
-                    if opaque is None:
-                        opaque = _is_opaque(function)
                     call.begin(
                         (
-                            self.gsan_device(),
+                            triton.runtime.driver.active.get_current_device(),
                             stream,
                             gridX * self.num_ctas,
                             gridY,
                             gridZ,
                             kernel_metadata[0] * 32,
                             self.launch_pdl,
-                            opaque,
+                            _is_opaque(function),
                         )
                     )
                 else:
                     # Nothing is launched, but the stock launcher asks before it knows.
-                    call.state, call.programmatic = (0, 0), bool(self.launch_pdl)
+                    call.state = (0, 0)
                 call.hook = launch_exit_hook
                 result = launch(
                     self,
