@@ -81,7 +81,7 @@ struct Past {
 // survey, out of line.
 template <unsigned S>
 GSAN_ONCE u32 survey_by_call(gsan_global_state* globals, u64 word0, u64 word1, u64 word2, u64 word3,
-                               u64 record, u32 action, u32 scope, bool removes) {
+                             u64 record, u32 action, u32 scope, bool removes) {
   Cell<S> cell;
   u64 words[] = {word0, word1, word2, word3};
 #pragma unroll

@@ -379,7 +379,7 @@ GSAN_DEVICE u32 by_one_lane(F body) {
   return share(lanes, result, lowest(lanes));
 }
 
-// All lanes of the warp come here. Lanes that are apart wait for each other, do nothing together, and are apart
+// All lanes of the warp come here. They wait for each other; machine code says that lanes which were apart may be so
 // again.
 GSAN_DEVICE void meet_all() { asm volatile("bar.warp.sync 0xffffffff;" : : : "memory"); }
 
@@ -392,10 +392,9 @@ GSAN_DEVICE void leave_together(u32 lanes) {
   }
 }
 
-// All lanes of the warp come here, and go on as one. Lanes that wait for another one at the end of a branch may be
-// let go before it comes, if it goes round a loop meanwhile. `.aligned` says of an instruction that the lanes are
-// one: where the assembler does not know it, it has them become it. Of the instruction itself nothing is left, since
-// nobody looks at what it gives.
+// All lanes of the warp come here, to go on as one. `.aligned` says of an instruction that they are one: where the
+// assembler does not know it, it puts WARPSYNC.ALL before. Of the instruction itself nothing is left, since nobody
+// looks at what it gives.
 GSAN_DEVICE void become_one() {
   meet_all();
   u32 matrix;

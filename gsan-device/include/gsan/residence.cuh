@@ -141,7 +141,8 @@ GSAN_DEVICE bool enter(Cta cta, Warp warp, u32 leader, const Setting& setting, u
 }
 
 // A CTA of a known launch becomes resident. Whether a checkpoint is due: the CTA is the launch's first, and
-// publications may have been overwritten since the newest one. A CTA that found the descriptor passed on is not the first: most spare the word to which all would add.
+// publications may have been overwritten since the newest one. A CTA that found the descriptor passed on is not
+// the first: most spare the word to which all would add.
 GSAN_DEVICE bool join_launch(Cta cta, bool passed_on) {
   gsan_thread_state* state = cta.state;
   Region region = cta.region;

@@ -505,7 +505,7 @@ GSAN_DEVICE void begin_lanes(Cta cta, Warp warp, bool takes, gsan_atomic_event* 
 // Functions of their own for accesses that order nothing: what is never reached is not in the way.
 template <unsigned S, bool Ordering>
 GSAN_ONCE void begin_by_call(gsan_global_state* globals, u32 lanes, bool takes, gsan_atomic_event* event,
-                               u64 address, u32 bytes, bool reads, bool may_write, u32 strong) {
+                             u64 address, u32 bytes, bool reads, bool may_write, u32 strong) {
   Warp warp = Warp::of(lanes);
   begin_lanes<S>(Cta::current(globals), warp, takes, event, address, bytes, reads, may_write,
                  Strong::of<Ordering>(strong));
@@ -691,7 +691,7 @@ GSAN_DEVICE void end_lanes(Warp warp, bool takes, const gsan_atomic_event* event
 
 template <unsigned S, bool Ordering>
 GSAN_ONCE void end_by_call(u32 lanes, bool takes, const gsan_atomic_event* event, bool wrote, bool is_rmw,
-                             u32 strong, const char* file, u32 line) {
+                           u32 strong, const char* file, u32 line) {
   Warp warp = Warp::of(lanes);
   end_lanes<S>(warp, takes, event, wrote, is_rmw, Strong::of<Ordering>(strong), {file, line});
   warp.leave_together();

@@ -299,8 +299,8 @@ struct Box {
 // first batch, and the other batches.
 template <unsigned S, u32 Action>
 GSAN_CALLED void access_rest_of_box(gsan_global_state* globals, const void* map, const int32_t* coordinates,
-                                  u32 rank, const int16_t* shape, u32 bytes, u32 warp_id, u32 warps,
-                                  const char* file, u32 line, u32 lanes, u32 uncommon) {
+                                    u32 rank, const int16_t* shape, u32 bytes, u32 warp_id, u32 warps,
+                                    const char* file, u32 line, u32 lanes, u32 uncommon) {
   Warp warp = Warp::of(lanes);
   Accesses<S, Action> accesses(Cta::current(globals), {file, line});
   BoxCopy copy = {map, coordinates, shape, rank, bytes, warp_id, warps};
