@@ -2,7 +2,8 @@
 //
 // Nearly every element is whole granules, and nearly every record it meets is ordered before it by
 // what the CTA started with. That much is done at once, the cells of an element or two being loaded before
-// the first is checked; anything else is one call a granule, which begins again.
+// the first is checked; anything else is one call a granule, which begins again: first with all that the frontier
+// says of other streams, then whatever is there.
 #pragma once
 
 #include "gsan/address.cuh"
@@ -34,10 +35,18 @@ struct Elements {
   u32 bytes;
 };
 
+// What a call for one granule returns.
+// A race was told.
+constexpr u32 kTold = 1;
+// Nothing was done yet.
+constexpr u32 kUncommon = 2;
+// A read was not kept. Counts of accesses lie below, in the words that count these, too.
+constexpr u32 kSampled = 1u << 16;
+
 // Checks and records an access to a part of one granule, whatever is in the cell and in whatever
-// memory. `record` has the mask. One function for all actions. Returns whether a race was told.
+// memory. `record` has the mask. One function for all actions.
 template <unsigned S>
-GSAN_COLD bool access_granule(gsan_global_state* globals, u64 granule, u64 record, u32 action,
+GSAN_COLD u32 access_granule(gsan_global_state* globals, u64 granule, u64 record, u32 action,
                               const char* file, u32 line) {
   Cta cta = Cta::current(globals);
   const gsan_constants& constants = globals->constants;
@@ -48,11 +57,11 @@ GSAN_COLD bool access_granule(gsan_global_state* globals, u64 granule, u64 recor
   if (once && access.scope != GSAN_SCOPE_NOT_ATOMIC) {
     report_kind(globals, GSAN_RACE_WRITE_ONCE_ATOMIC, 0, record, action, granule, access.mask(),
                 file, line);
-    return true;
+    return kTold;
   }
   Cell<S> cell = Cell<S>::load(words);
   if (once) {
-    if (cell.word[0] == kUnknownWrites) return false;
+    if (cell.word[0] == kUnknownWrites) return 0;
     cell.word[0] = check_write_once(globals, words, cell, access, granule, {file, line});
   }
   Past past(cta);
@@ -65,9 +74,8 @@ GSAN_COLD bool access_granule(gsan_global_state* globals, u64 granule, u64 recor
     report(globals, earlier, record, action, granule, file, line);
   }
   u32 loss = update(words, cell, found, access, past, {constants.seed, granule / kGranule});
-  if (loss == GSAN_LOSS_READ_NOT_SAMPLED) ptx::local_add(&cta.state->not_sampled, 1);
   if (loss == GSAN_LOSS_WRITE_EVICTED) ptx::local_add(&cta.state->evicted, 1);
-  return found.racing != 0;
+  return (found.racing != 0 ? kTold : 0) | (loss == GSAN_LOSS_READ_NOT_SAMPLED ? kSampled : 0);
 }
 
 // Whether two cells hold the same.
@@ -82,6 +90,16 @@ GSAN_DEVICE bool alike(const Cell<S>& a, const Cell<S>& b) {
   return difference == 0;
 }
 
+// What a check asks of what a CTA knows, besides its own epochs and the own bank's row of its frontier.
+enum class Asked {
+  // Nothing: where there is more, little can be said.
+  kNothing,
+  // What was looked up before.
+  kRecalled,
+  // All rows of the frontier, beyond which there is nothing.
+  kFrontier,
+};
+
 // values[index], from registers.
 template <u32 Count>
 GSAN_DEVICE u64 select(const u64 (&values)[Count], u32 index) {
@@ -91,54 +109,21 @@ GSAN_DEVICE u64 select(const u64 (&values)[Count], u32 index) {
   return value;
 }
 
-// What all accesses of one call share. It is little: kernels need the registers. What the common access needs
-// of the CTA is read from its state each time, while the cells are under way.
-template <unsigned S, u32 Action>
-struct Accesses {
+// Accesses to whole granules of ordinary memory, most of which are alike.
+template <unsigned S, bool kWrites>
+struct CommonAccess {
   Cta cta;
-  Position position;
   // The record of an access to a whole granule.
   u64 record;
   // How many granules were accessed; above, how many reads were sampled.
   u32 checked = 0;
 
-  // Whether a race was told.
-  bool told = false;
-  // Whether the cells are looked at once more.
-  bool again = false;
-
-  static constexpr bool kWrites = Action & GSAN_RACE_WRITE;
-  static constexpr u32 kSampled = 1u << 16;
-
-  GSAN_DEVICE Accesses(Cta cta, Position position) : cta(cta), position(position) {
-    u32 site = find_site(cta, position);
-    record = make_record(cta.thread(), cta.touch(), kWholeGranule, kWrites, scope_of(Action), site);
-  }
-
-  GSAN_DEVICE AddressSpace<S> space() const { return AddressSpace<S>(*cta.state); }
-
-  // Checks what `check` checks. In a small grid what is about to be written is looked at again a moment later:
-  // of two accesses at once, the write then finds the other's record, or that its own is gone. All `lanes`
-  // take part.
-  template <class F>
-  GSAN_DEVICE void look(u32 lanes, F check) {
-#pragma unroll 1
-    for (u32 counted = 0;; counted = checked) {
-      check();
-      if (again) checked = counted;
-      if (!kWrites || again || ptx::grid_ctas() > kSmallGrid || ptx::ballot(lanes, told) != 0) return;
-      again = true;
-      ptx::pause_for(kMoment);
-    }
-  }
-
   // Checks an access to a whole granule, or to two of 16 aligned bytes whose cells hold the same, if
-  // no record of the cell races with it, is a sync record or an announcement, and all are ordered by the
-  // CTA's own epochs and the own bank's row of the frontier. Then this is what survey and update come to.
-  // Returns false if it is not so. By halves of words: the machine has 32 bits. There are few branches: lanes
-  // that go different ways cost more than what is worked out in vain.
-  // With `Recalls`, what was looked up beyond that counts, too.
-  template <bool Recalls = false>
+  // no record of the cell races with it, is a sync record or an announcement, and what is asked tells of each
+  // whether it is ordered. Then this is what survey and update come to. Returns false if it is not so. By halves of
+  // words: the machine has 32 bits. There are few branches: lanes that go different ways cost more than what is
+  // worked out in vain.
+  template <Asked What = Asked::kNothing>
   GSAN_DEVICE bool check_common(u64 granule, u64* words, const Cell<S>& cell, bool two) {
     gsan_thread_state* state = cta.state;
     auto own_row = reinterpret_cast<const u32*>(ptx::local_load(&state->own_row));
@@ -154,11 +139,12 @@ struct Accesses {
     }
     u32 thread = ptx::local_load(&state->id) - 1;
     u32 start = ptx::local_load(&state->start);
-    bool more = ptx::local_load(&state->more) != 0;
+    bool decides = What == Asked::kFrontier || ptx::local_load(&state->more) == 0;
     bool common = true;
     bool reads = false;
     bool free[S];
     u32 difference = ~0u;
+    u32 elsewhere = What == Asked::kFrontier ? ordered_by_other_rows(cell) : 0;
 #pragma unroll
     for (u32 i = 0; i < S; ++i) {
       u32 low = u32(cell.word[i]);
@@ -169,8 +155,9 @@ struct Accesses {
       u32 epoch = high >> (GSAN_RECORD_EPOCH_SHIFT - 32);
       bool own = ((low & kRecordThread) == thread) & (epoch >= start);
       bool ordered = (within[i] & covers(entries[i], epoch)) | own;
-      if (Recalls && more) ordered |= covers(cta.recall(low & kRecordThread), epoch);
-      common &= empty | (has_bytes(low) & (ordered | (!kWrites & read & !more)));
+      if (What == Asked::kRecalled && !decides) ordered |= covers(cta.recall(low & kRecordThread), epoch);
+      if (What == Asked::kFrontier) ordered |= elsewhere >> i & 1;
+      common &= empty | (has_bytes(low) & (ordered | (!kWrites & read & decides)));
       u32 differs = ptx::add_difference(low ^ u32(record), high, u32(record >> 32));
       difference = differs < difference ? differs : difference;
       if (!kWrites) {
@@ -205,6 +192,32 @@ struct Accesses {
     return true;
   }
 
+  // Which records the frontier orders beyond the own bank's row, a bit each. One by one: few registers are to be
+  // put away.
+  GSAN_DEVICE u32 ordered_by_other_rows(const Cell<S>& cell) const {
+    OtherRows rows(cta);
+    u32 ordered = 0;
+#pragma unroll 1
+    for (u32 i = 0; i < S; ++i) {
+      u64 word = cell.at(i);
+      if (word == 0) continue;
+      u32 thread = record_thread(word);
+      u32 epoch = record_epoch(word);
+      Place place;
+      bool covers =
+          epoch == GSAN_CLOCK_EPOCH_MAX || !place_of(cta, thread, place) || rows.covers(place, thread, epoch);
+      ordered |= u32(covers) << i;
+    }
+    return ordered;
+  }
+
+  // Checks an access to a whole granule of ordinary memory as check_common does, where nothing but the
+  // frontier orders.
+  GSAN_DEVICE bool check_by_frontier(u64 granule) {
+    u64* words = AddressSpace<S>(*cta.state).shadow(granule);
+    return check_common<Asked::kFrontier>(granule, words, Cell<S>::load(words), false);
+  }
+
   // Empties the words that are not, word 1 excepted.
   GSAN_DEVICE static void clear_others(u64* words, const Cell<S>& cell, bool two) {
 #pragma unroll
@@ -233,11 +246,74 @@ struct Accesses {
     replace(words, target, cell.word[0], record);
     if (two) replace(words + kNextCell<S>, target, cell.word[0], record);
   }
+};
+
+// An access to a whole granule that was found not to be a common one. CTAs of streams that read the same at once meet
+// each other's records, which often are ordered by nothing or by rows of other banks: then the frontier says all.
+// Otherwise this returns kUncommon, and has done nothing.
+template <unsigned S>
+GSAN_ONCE u32 access_by_frontier(gsan_global_state* globals, u64 granule, u64 record) {
+  Cta cta = Cta::current(globals);
+  if (!knows_frontier_only(cta) || !AddressSpace<S>(*cta.state).is_ordinary(granule, kGranule)) return kUncommon;
+  if (record_writes(record)) {
+    CommonAccess<S, true> access = {cta, record};
+    return access.check_by_frontier(granule) ? 0 : kUncommon;
+  }
+  CommonAccess<S, false> access = {cta, record};
+  return access.check_by_frontier(granule) ? access.checked : kUncommon;
+}
+
+// What all accesses of one call share. It is little: kernels need the registers. What the common access needs
+// of the CTA is read from its state each time, while the cells are under way.
+template <unsigned S, u32 Action>
+struct Accesses : CommonAccess<S, (Action & GSAN_RACE_WRITE) != 0> {
+  using Common = CommonAccess<S, (Action & GSAN_RACE_WRITE) != 0>;
+  using Common::checked;
+  using Common::cta;
+  using Common::record;
+
+  Position position;
+
+  // Whether a race was told.
+  bool told = false;
+  // Whether the cells are looked at once more.
+  bool again = false;
+
+  static constexpr bool kWrites = Action & GSAN_RACE_WRITE;
+
+  GSAN_DEVICE Accesses(Cta cta, Position position) : Common{cta, 0}, position(position) {
+    u32 site = find_site(cta, position);
+    record = make_record(cta.thread(), cta.touch(), kWholeGranule, kWrites, scope_of(Action), site);
+  }
+
+  GSAN_DEVICE AddressSpace<S> space() const { return AddressSpace<S>(*cta.state); }
+
+  // Checks what `check` checks. In a small grid what is about to be written is looked at again a moment later:
+  // of two accesses at once, the write then finds the other's record, or that its own is gone. All `lanes`
+  // take part.
+  template <class F>
+  GSAN_DEVICE void look(u32 lanes, F check) {
+#pragma unroll 1
+    for (u32 counted = 0;; counted = checked) {
+      check();
+      if (again) checked = counted;
+      if (!kWrites || again || ptx::grid_ctas() > kSmallGrid || ptx::ballot(lanes, told) != 0) return;
+      again = true;
+      ptx::pause_for(kMoment);
+    }
+  }
 
   // Checks an access whatever is in its cell.
   GSAN_DEVICE void check_uncommon(u64 granule, u64 record) {
-    told |= access_granule<S>(cta.region.globals, granule, record, Action, position.file,
-                              position.line);
+    constexpr bool kPlain = Action == GSAN_RACE_READ || Action == GSAN_RACE_WRITE;
+    gsan_global_state* globals = cta.region.globals;
+    u32 found = kUncommon;
+    if (kPlain && record_mask(record) == kWholeGranule) found = access_by_frontier<S>(globals, granule, record);
+    if (found == kUncommon) {
+      found = access_granule<S>(globals, granule, record, Action, position.file, position.line);
+    }
+    told |= (found & kTold) != 0;
+    checked += found & kSampled;
   }
 
   // The cells of 16 aligned bytes.
@@ -279,13 +355,13 @@ struct Accesses {
 
   // Checks an access to the one or two granules from `address` on, whose cells were loaded. Returns which of
   // them are uncommon, a bit each.
-  template <u32 Granules, bool Recalls = false>
+  template <u32 Granules, Asked What = Asked::kNothing>
   GSAN_DEVICE u32 check_cells(u64 address, u64* words, Pair& pair) {
     bool two = Granules == 2 && alike(pair.cell, pair.next);
     u32 uncommon = 0;
 #pragma unroll 1
     for (u32 part = 0; part < Granules; part += 1 + two) {
-      if (!check_common<Recalls>(address, words, pair.cell, two)) uncommon |= (two ? 3u : 1u) << part;
+      if (!this->template check_common<What>(address, words, pair.cell, two)) uncommon |= (two ? 3u : 1u) << part;
       words += kNextCell<S>;
       pair.cell = pair.next;
     }
@@ -306,7 +382,7 @@ struct Accesses {
     ++checked;
     if (part.mask == kWholeGranule && there.is_ordinary(part.granule, kGranule)) {
       u64* words = there.shadow(part.granule);
-      if (check_common(part.granule, words, Cell<S>::load(words), false)) return;
+      if (this->check_common(part.granule, words, Cell<S>::load(words), false)) return;
     }
     check_bytes(part);
   }
@@ -324,13 +400,13 @@ struct Accesses {
   }
 
   // Checks an element whose cells were loaded from `words`. Returns which granules are uncommon, a bit each.
-  template <u32 Granules, bool Recalls = false>
+  template <u32 Granules, Asked What = Asked::kNothing>
   GSAN_DEVICE u32 check_element(u64 address, u64* words, Pair& pair) {
     if (words == nullptr && !space().is_managed(address, Granules * kGranule)) return 0;
     if (kWrites && again && words == nullptr) return 0;
     checked += Granules;
     if (words == nullptr) return Granules == 2 ? 3 : 1;
-    return check_cells<Granules, Recalls>(address, words, pair);
+    return check_cells<Granules, What>(address, words, pair);
   }
 
   // Elements of one or two whole granules each. Elements of one call may overlap: those of one lane then
@@ -359,7 +435,7 @@ struct Accesses {
         if (i != 0 && addresses[i] == addresses[i - 1]) {
           words[i] = load_element<Granules>(addresses[i], pairs[i]);
         }
-        uncommon |= check_element<Granules, true>(addresses[i], words[i], pairs[i])
+        uncommon |= check_element<Granules, Asked::kRecalled>(addresses[i], words[i], pairs[i])
                     << Granules * i;
       }
 #pragma unroll 1

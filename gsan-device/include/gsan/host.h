@@ -87,7 +87,12 @@ T load_acquire(const T* word) {
 
 inline u32 add_difference(u32 accumulated, u32 a, u32 b) { return accumulated | (a ^ b); }
 
-inline u32 load_constant(const u32* word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
+inline u32 divide(u32 a, u32 b) { return a / b; }
+
+template <class T>
+T load_constant(const T* word) {
+  return __atomic_load_n(word, __ATOMIC_RELAXED);
+}
 
 template <class T>
 void store_relaxed(T* word, T value) {

@@ -22,9 +22,10 @@ struct Topology {
 
   // Where `thread` is, or false for ids that are reserved or not in use.
   GSAN_DEVICE bool place(u32 thread, Place& place) const {
-    u32 device = thread / constants.share;
-    u32 rest = thread % constants.share;
-    place = {device * constants.banks + rest / constants.slots, rest % constants.slots};
+    u32 device = constants.devices == 1 ? 0 : ptx::divide(thread, constants.share);
+    u32 rest = thread - device * constants.share;
+    u32 bank = ptx::divide(rest, constants.slots);
+    place = {device * constants.banks + bank, rest - bank * constants.slots};
     return rest < constants.banks * constants.slots && device < constants.devices;
   }
 

@@ -7,32 +7,57 @@
 
 namespace gsan {
 
+// The frontier's rows beyond that of the own bank. They are the same for as long as the launch runs.
+struct OtherRows {
+  Cta cta;
+  u64 foreign;
+  const u64* named;
+
+  GSAN_DEVICE explicit OtherRows(Cta cta)
+      : cta(cta),
+        foreign(ptx::local_load(&cta.state->foreign_row)),
+        named(reinterpret_cast<const u64*>(ptx::local_load(&cta.state->named_rows))) {}
+
+  // Whether one of them covers an epoch of `thread`, which is at `place`.
+  GSAN_DEVICE bool covers(Place place, u32 thread, u32 epoch) const {
+    if (foreign != 0 && knows(thread, ptx::load_constant(entries(foreign) + thread), epoch)) return true;
+    if (named == nullptr) return false;
+    auto row = reinterpret_cast<const u32*>(ptx::load_constant(named + place.bank));
+    return row != nullptr && knows(thread, ptx::load_constant(row + place.slot), epoch);
+  }
+
+ private:
+  GSAN_DEVICE bool knows(u32 thread, u32 entry, u32 epoch) const {
+    if (!gsan::covers(entry, epoch)) return false;
+    cta.remember(thread, entry);
+    return true;
+  }
+};
+
+// Whether the CTA knows nothing but its own epochs and its frontier, so that what is not ordered by these is not
+// ordered.
+GSAN_DEVICE bool knows_frontier_only(Cta cta) {
+  return (cta.flags() & GSAN_THREAD_EVERYTHING) == 0 && ptx::local_load(&cta.state->taken) == 0 &&
+         known_checkpoint(cta) == kNoCheckpoint && private_clock(cta).words == nullptr;
+}
+
 // Beyond the own bank's row of the frontier, which was looked at.
 GSAN_COLD bool is_ordered_elsewhere(Cta cta, u32 thread, u32 epoch) {
   if (epoch == GSAN_CLOCK_EPOCH_MAX || cta.flags() & GSAN_THREAD_EVERYTHING) return true;
   if (covers(cta.recall(thread), epoch)) return true;
   Place place;
   if (!place_of(cta, thread, place)) return true;
+  if (OtherRows(cta).covers(place, thread, epoch)) return true;
   const gsan_launch_descriptor& launch = *cta.launch();
+  for (u32 taken = ptx::local_load(&cta.state->taken); taken != 0; taken &= taken - 1) {
+    Rows rows = completion_of_overtaken(launch, ptx::lowest(taken));
+    if (rows.covers(place, thread, epoch)) return true;
+  }
   auto knows = [&](u32 entry) GSAN_HERE {
     if (!covers(entry, epoch)) return false;
     cta.remember(thread, entry);
     return true;
   };
-  // The frontier is the same for as long as the launch runs.
-  u64 foreign = cta.state->foreign_row;
-  if (foreign != 0 && knows(ptx::load_constant(entries(foreign) + thread))) return true;
-  if (launch.named_rows != 0) {
-    u64 row = reinterpret_cast<const u64*>(launch.named_rows)[place.bank];
-    if (row != 0 &&
-        knows(ptx::load_constant(reinterpret_cast<const u32*>(row) + place.slot))) {
-      return true;
-    }
-  }
-  for (u32 taken = ptx::local_load(&cta.state->taken); taken != 0; taken &= taken - 1) {
-    Rows rows = completion_of_overtaken(launch, ptx::lowest(taken));
-    if (rows.covers(place, thread, epoch)) return true;
-  }
   u32 checkpoint = known_checkpoint(cta);
   if (checkpoint != kNoCheckpoint &&
       knows(entry_all(checkpoint_epoch(cta.region, checkpoint, thread)))) {

@@ -93,6 +93,19 @@ GSAN_DEVICE u32 load_constant(const u32* word) {
   return value;
 }
 
+GSAN_DEVICE u64 load_constant(const u64* word) {
+  u64 value;
+  asm("ld.global.b64 %0, [%1];" : "=l"(value) : "l"(word));
+  return value;
+}
+
+// An instruction: of numbers that it knows to be small, the compiler makes a call.
+GSAN_DEVICE u32 divide(u32 a, u32 b) {
+  u32 quotient;
+  asm("div.u32 %0, %1, %2;" : "=r"(quotient) : "r"(a), "r"(b));
+  return quotient;
+}
+
 GSAN_DEVICE void store_relaxed(u32* word, u32 value) {
   asm volatile("st.relaxed.gpu.global.b32 [%0], %1;" : : "l"(word), "r"(value) : "memory");
 }

@@ -98,6 +98,19 @@ impl Driver {
         self
     }
 
+    /// Sets the words of the cell of the granule at `real`.
+    pub(crate) fn write_cell(
+        &mut self,
+        space: &AddressSpace,
+        real: u64,
+        words: &[u64],
+    ) -> &mut Self {
+        for (pair, words) in words.chunks(2).enumerate() {
+            self.write(space.word(real, 2 * pair), words);
+        }
+        self
+    }
+
     pub(crate) fn covers(&mut self, entry: u32, epoch: u32) -> &mut Self {
         self.push(3, &[entry.into(), epoch.into()])
     }

@@ -27,10 +27,10 @@ use crate::driver::Driver;
 
 type Ring<'m> = gsan_core::race_ring::RaceRing<'m, Native>;
 
-const RESERVE: u64 = 1 << 20;
+pub(crate) const RESERVE: u64 = 1 << 20;
 pub(crate) const SPACE_BASE: u64 = 1 << 36;
 pub(crate) const STATE: u64 = 1 << 38;
-const RING: u64 = 1 << 40;
+pub(crate) const RING: u64 = 1 << 40;
 const TABLE: u64 = RING + (1 << 16);
 pub(crate) const FILE: u64 = RING + (2 << 16);
 /// A copy of the site table.
@@ -40,7 +40,7 @@ const OVERTAKEN: u64 = RING + (3 << 16);
 pub(crate) const REAL: u64 = SPACE_BASE + RESERVE / 2;
 const RING_ENTRIES: u64 = 64;
 
-fn words<T: bytemuck::Pod>(value: &T) -> Vec<u64> {
+pub(crate) fn words<T: bytemuck::Pod>(value: &T) -> Vec<u64> {
     let bytes = bytemuck::bytes_of(value).chunks_exact(8);
     bytes
         .map(|b| u64::from_le_bytes(b.try_into().unwrap()))
@@ -86,7 +86,7 @@ impl Machine {
     }
 
     /// The device with this state region.
-    fn of(mut driver: Driver, global: GlobalState) -> Machine {
+    pub(crate) fn of(mut driver: Driver, global: GlobalState) -> Machine {
         driver
             .map(SPACE_BASE, RESERVE)
             .map(STATE, 1 << 30)
@@ -117,7 +117,7 @@ impl Machine {
         self.launch_with(number, after, |_| {})
     }
 
-    fn launch_with(
+    pub(crate) fn launch_with(
         &mut self,
         number: u32,
         after: u32,
@@ -157,7 +157,7 @@ impl Machine {
         self
     }
 
-    fn exit(&mut self, sm: u32) -> &mut Self {
+    pub(crate) fn exit(&mut self, sm: u32) -> &mut Self {
         self.driver.place(sm, 0).exit(STATE);
         self
     }

@@ -8,6 +8,7 @@ mod clusters;
 mod costs;
 mod device_header;
 mod driver;
+mod frontiers;
 mod launches;
 mod synchronisation;
 mod tensor_maps;

@@ -192,6 +192,7 @@ KEEPS = {
     "add_site": 84,
     "site_by_text": 86,
     # What checks an access.
+    "access_by_frontier": 64,
     "access_granule": 66,
     "survey_by_call": 68,
     "check_write_once": 68,
