@@ -8,6 +8,7 @@ use std::path::Path;
 
 use anstream::ColorChoice;
 use gsan_report::human::Look;
+use gsan_runtime::whole_file;
 
 use crate::arguments::Shared;
 use crate::failure::Failure;
@@ -28,10 +29,10 @@ pub(crate) fn unwritable(error: &std::io::Error) -> Failure {
     Failure::other(format!("standard output cannot be written: {error}"))
 }
 
-/// Writes a result to a file.
+/// Writes a result to a file, which appears as a whole.
 pub(crate) fn to_file(file: &Path, text: &str) -> Result<(), Failure> {
     let name = file.display().to_string();
-    std::fs::write(file, text).map_err(|error| Failure::unwritable(&name, &error))?;
+    whole_file::write(file, text.as_bytes()).map_err(|error| Failure::unwritable(&name, &error))?;
     tracing::info!("wrote {name}");
     Ok(())
 }

@@ -140,6 +140,20 @@ fn several_reports_become_one() {
 }
 
 #[test]
+fn who_reads_the_report_that_was_there_reads_it_to_its_end() {
+    let gsan = with_reports();
+    let path = gsan.path().join("out.txt");
+    std::fs::write(&path, "what was there before").unwrap();
+    let before = std::fs::File::open(&path).unwrap();
+    gsan.run(&["report", "a.json", "-o", "out.txt"]).succeeds();
+    assert_eq!(
+        std::io::read_to_string(before).unwrap(),
+        "what was there before"
+    );
+    assert_ne!(gsan.read("out.txt"), "what was there before");
+}
+
+#[test]
 fn a_run_that_is_given_twice_counts_once_and_it_is_said() {
     let gsan = with_reports();
     gsan.run(&[

@@ -33,7 +33,7 @@ pub mod run;
 pub mod run_directory;
 pub mod session;
 pub mod telling;
-mod whole_file;
+pub mod whole_file;
 pub mod written;
 
 pub use error::{Error, Kind};

@@ -13,7 +13,10 @@ const LINKS: u32 = 40;
 /// Writes a file. A new one gets the mode that files get; one that is there keeps mode and owner, and is not
 /// written if it must not be. Symbolic links stay; what is no ordinary file, or is open as a descriptor
 /// (`/dev/stdout`), is written to.
-pub(crate) fn write(path: &Path, contents: &[u8]) -> io::Result<()> {
+///
+/// # Errors
+/// When it cannot be written; what was there is then still there, unless it can only be written to.
+pub fn write(path: &Path, contents: &[u8]) -> io::Result<()> {
     // At the end: what went to standard output before stays.
     let mut there = match OpenOptions::new().append(true).open(path) {
         Ok(file) => file,
