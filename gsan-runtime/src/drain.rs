@@ -233,6 +233,7 @@ impl Shared {
     }
 
     fn drain(&self) -> Drained {
+        let _telling = self.findings.telling();
         let (drained, news) = self.take_in();
         self.findings.announce(&news);
         drained

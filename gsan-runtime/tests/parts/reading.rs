@@ -1,6 +1,8 @@
 //! What is told of a race, by the process itself and by `gsan run`.
 
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use expect_test::expect;
 use gsan_core::layout::{RaceEntry, race_codes};
@@ -274,6 +276,63 @@ fn new_findings_are_told_once() {
     part.ring().append(&race(1, 3));
     drainer.drain();
     assert_eq!((told.lock().unwrap().len(), findings.count()), (3, (1, 0)));
+}
+
+#[test]
+fn a_finding_that_can_be_seen_is_told_even_if_the_callback_goes_then() {
+    let findings = Arc::new(findings());
+    let part = Arc::new(part(None, &[0]));
+    site(&part, 0, 1, "a.py", 1);
+    site(&part, 0, 2, "a.py", 2);
+    let drainer = Drainer::start(
+        Arc::clone(&part),
+        Arc::clone(&findings),
+        Box::new(|| None),
+        None,
+    );
+    let drainer = drainer.unwrap();
+    for round in 0..500 {
+        let told = Arc::new(AtomicU32::new(0));
+        let seen = Arc::clone(&told);
+        findings.on_new(Some(Arc::new(move |_: &News| {
+            seen.fetch_add(1, Relaxed);
+        })));
+        part.ring().append(&race(1, 2));
+        while findings.count() == (0, 0) {
+            std::thread::yield_now();
+        }
+        findings.on_new(None);
+        assert_eq!(told.load(Relaxed), 1, "round {round}");
+        drainer.forget_races();
+    }
+}
+
+#[test]
+fn a_callback_may_take_itself_away() {
+    let findings = Arc::new(findings());
+    let part = Arc::new(part(None, &[0]));
+    site(&part, 0, 1, "a.py", 1);
+    site(&part, 0, 2, "a.py", 2);
+    let drainer = Drainer::start(
+        Arc::clone(&part),
+        Arc::clone(&findings),
+        Box::new(|| None),
+        None,
+    );
+    let within = Arc::clone(&findings);
+    let (says, hears) = std::sync::mpsc::channel();
+    findings.on_new(Some(Arc::new(move |_: &News| {
+        let start = Instant::now();
+        within.on_new(None);
+        says.send(start.elapsed()).unwrap();
+    })));
+    part.ring().append(&race(1, 2));
+    let took = hears.recv_timeout(Duration::from_secs(60)).unwrap();
+    assert!(
+        took < Duration::from_millis(500),
+        "it waits for itself: {took:?}"
+    );
+    drop(drainer);
 }
 
 /// The sides of the only race of a report, as text, and how often it was seen.
