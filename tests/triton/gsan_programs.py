@@ -8,6 +8,7 @@ counts as right.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,12 @@ class Case:
     @property
     def racy(self) -> bool:
         return bool(self.races)
+
+
+def is_counted(counter: str) -> bool:
+    """Whether a limit was met so far; without GSan none is."""
+    gsan = sys.modules.get("gsan")
+    return gsan is not None and f"[{counter}]" in gsan.report()
 
 
 def marks(source: Path) -> dict[str, int]:

@@ -13,6 +13,11 @@ constexpr u32 kFirstEpoch = 2;
 constexpr u32 kRunning = GSAN_CLOCK_EPOCH_MAX - 1;
 constexpr u32 kLastEpoch = kRunning - 1;
 
+// A CTA may start before memory has what the one that left its place gave back: how often a CTA that finds no slot
+// looks again, and after how many nanoseconds.
+constexpr u32 kLooksForSlot = 8;
+constexpr u32 kBetweenLooks = 500;
+
 // The slots of one bank: a mask per SM, the lowest free bit first.
 struct Slots {
   u32* masks;
@@ -32,6 +37,11 @@ struct Slots {
       u32 taken = ptx::or_acquire(masks + sm, bit);
       if ((taken & bit) == 0) break;
       u32 free = ~taken & all;
+#pragma unroll 1
+      for (u32 looks = 0; free == 0 && looks < kLooksForSlot; ++looks) {
+        ptx::pause_for(kBetweenLooks);
+        free = ~ptx::load_relaxed(masks + sm) & all;
+      }
       if (free == 0) return kNoSlot;
       bit = free & -free;
     }

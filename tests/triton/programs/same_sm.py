@@ -3,7 +3,7 @@
 import torch
 import triton
 import triton.language as tl
-from gsan_programs import Case, Race
+from gsan_programs import Case, Race, is_counted
 
 
 @triton.jit
@@ -33,6 +33,17 @@ def run_everybody(atomic: bool) -> None:
     assert word.item() == (ctas if atomic else 1)
 
 
+def run_as_many_as_slots() -> None:
+    """CTAs of one warp with 128 registers a thread: 16 are on an SM at once, and one that starts
+    takes the slot of one that has just left."""
+    ctas = 512 * torch.cuda.get_device_properties(0).multi_processor_count
+    word = torch.zeros(1, dtype=torch.int32, device="cuda")
+    own = torch.zeros(ctas, dtype=torch.int32, device="cuda")
+    first_and_last[(ctas,)](word, own, 0, num_warps=1)
+    assert torch.equal(own.cpu(), torch.arange(ctas, dtype=torch.int32))
+    assert not is_counted("no-slot")
+
+
 def run_first_and_last(last: int) -> None:
     ctas = 64 * torch.cuda.get_device_properties(0).multi_processor_count
     word = torch.zeros(1, dtype=torch.int32, device="cuda")
@@ -45,6 +56,7 @@ def run_first_and_last(last: int) -> None:
 CASES = [
     Case("atomics", lambda: run_everybody(True)),
     Case("stores", lambda: run_everybody(False), races=(Race("everybody", "everybody"),)),
+    Case("as many at once as there are slots", run_as_many_as_slots),
     Case("one writer", lambda: run_first_and_last(False)),
     Case("one after the other", lambda: run_first_and_last(True), races=(Race("two", "two"),)),
 ]
