@@ -1,5 +1,6 @@
 //! In which forms a report is written, and where to.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
@@ -15,6 +16,17 @@ pub(crate) enum Form {
     Json,
     /// SARIF 2.1.0, for code hosts
     Sarif,
+}
+
+impl Form {
+    /// The form that the ending of a file's name says, human if none.
+    pub(crate) fn of_file(file: &Path) -> Form {
+        match file.extension().and_then(OsStr::to_str) {
+            Some("json") => Form::Json,
+            Some("sarif") => Form::Sarif,
+            _ => Form::Human,
+        }
+    }
 }
 
 impl From<Format> for Form {
@@ -35,7 +47,8 @@ pub(crate) struct Destination {
 }
 
 /// What a run writes. `form` and `output` are what the command line says (`--format`, `-o`); the
-/// rest is up to `report.formats` and `report.path`.
+/// rest is up to `report.formats` and `report.path`. Where these ask for text alone, the ending of `output` may
+/// ask for another form.
 pub(crate) fn of_run(
     form: Option<Form>,
     output: Option<&Path>,
@@ -44,7 +57,10 @@ pub(crate) fn of_run(
     let forms: Vec<Form> = config.formats.iter().copied().map(Form::from).collect();
     let one = match (form, forms.as_slice()) {
         (Some(form), _) => Some(form),
-        (None, [only]) if output.is_some() => Some(*only),
+        (None, [only]) => output.map(|file| match only {
+            Form::Human => Form::of_file(file),
+            chosen => *chosen,
+        }),
         _ => None,
     };
     if let Some(form) = one {
@@ -112,10 +128,25 @@ mod tests {
         assert_eq!(written(form, Some("a"), &[Human, Json]), ["Sarif to a"]);
         assert_eq!(written(None, Some("a"), &[Human]), ["Human to a"]);
         assert_eq!(written(None, Some("a"), &[Json]), ["Json to a"]);
+        assert_eq!(written(None, Some("a.sarif"), &[Json]), ["Json to a.sarif"]);
+        assert_eq!(written(form, Some("a.json"), &[Human]), ["Sarif to a.json"]);
         assert_eq!(
             written(None, Some("a.json"), &[Human, Json]),
             ["Human", "Json to a.json"]
         );
+    }
+
+    #[test]
+    fn the_ending_of_a_file_says_what_nothing_else_says() {
+        use Format::Human;
+        for (name, expected) in [
+            ("a.json", "Json to a.json"),
+            ("a.sarif", "Sarif to a.sarif"),
+            ("a.txt", "Human to a.txt"),
+            ("json", "Human to json"),
+        ] {
+            assert_eq!(written(None, Some(name), &[Human]), [expected]);
+        }
     }
 
     #[test]

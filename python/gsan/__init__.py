@@ -10,6 +10,8 @@ The simplest way needs no change to a program: `gsan run -- python my_kernel.py`
 
 In a test suite: `pytest --gsan`. Importing this package imports neither torch nor Triton, and needs
 neither, nor a GPU.
+
+There is no `assert` here for pytest to rewrite: PYTEST_DONT_REWRITE.
 """
 
 from __future__ import annotations

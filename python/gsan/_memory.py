@@ -63,15 +63,21 @@ def configure(
         config.num_local = local
         config.device_ranks = ctypes.cast(ranks, ctypes.POINTER(c_uint32))
     if rng_seed is not None:
-        if not 0 <= rng_seed <= 0xFFFF_FFFF:
-            raise ValueError(f"rng_seed is {rng_seed}; it must be from 0 to 2**32 - 1")
+        if not isinstance(rng_seed, int) or not 0 <= rng_seed <= 0xFFFF_FFFF:
+            raise ValueError(f"rng_seed is {rng_seed!r}; it must be from 0 to 2**32 - 1")
         config.seed, config.has_seed = rng_seed, 1
     if clock_buffer_size is not None:
-        if not 1 <= clock_buffer_size <= 0xFFFF_FFFF:
-            raise ValueError(f"clock_buffer_size is {clock_buffer_size}; it must be from 1 on")
+        if not isinstance(clock_buffer_size, int) or not 1 <= clock_buffer_size <= 0xFFFF_FFFF:
+            raise ValueError(
+                f"clock_buffer_size is {clock_buffer_size!r}; it must be from 1 to 2**32 - 1"
+            )
         config.clock_publications = clock_buffer_size
     if handle_type is not None:
-        config.handle_type = int(ShareableHandleType(handle_type))
+        try:
+            config.handle_type = int(ShareableHandleType(handle_type))
+        except ValueError as error:
+            there = ", ".join(f"{kind.name} ({kind.value})" for kind in ShareableHandleType)
+            raise ValueError(f"{error}; there are {there}") from None
     try:
         library().configure(byref(config))
     except Error as error:

@@ -366,6 +366,8 @@ class Library:
             self._dll = ctypes.CDLL(str(path))
         except OSError as error:
             raise LibraryNotFound(f"{path} cannot be loaded: {error}", "GSAN_IO") from error
+        if not hasattr(self._dll, "gsan_abi_version"):
+            raise LibraryNotFound(f"{path} is no libgsan.so", "GSAN_UNSUPPORTED")
         for name, result, takes in _PLAIN:
             function = self._function(name)
             function.restype, function.argtypes = result, takes

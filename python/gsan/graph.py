@@ -60,8 +60,11 @@ def dependency_frontiers(
     frontiers = []
     for number, node in enumerate(nodes):
         edges = (*node.dependencies, *node.programmatic_dependencies)
-        if any(not 0 <= edge < number for edge in edges):
-            raise ValueError("Graph dependencies must refer to earlier nodes")
+        for edge in edges:
+            if not 0 <= edge < number:
+                raise ValueError(
+                    f"Graph dependencies must refer to earlier nodes: node {number} names {edge}"
+                )
         if node.programmatic_dependencies:
             if not node.is_kernel:
                 raise ValueError("Programmatic dependencies require kernel nodes")
@@ -86,8 +89,16 @@ def _forget(event: int) -> None:
     library().try_event_forgotten(event)
 
 
+def _check_stream(stream: int) -> None:
+    if not isinstance(stream, int):
+        raise TypeError(
+            f"a stream is its CUDA handle (torch.cuda.Stream.cuda_stream), not {stream!r}"
+        )
+
+
 def record_completion(device: int, stream: int) -> Completion:
-    """The completion of all that was given to a stream so far."""
+    """The completion of all that was given to a stream so far, a CUDA handle."""
+    _check_stream(stream)
     completion = Completion(device)
     library().event_recorded(completion.clock, device, stream)
     return completion
@@ -95,6 +106,7 @@ def record_completion(device: int, stream: int) -> Completion:
 
 def acquire_completions(device: int, stream: int, dependencies: Iterable[Completion]) -> None:
     """The next launches of a stream start after these: the program made sure of that."""
+    _check_stream(stream)
     for completion in dependencies:
         library().event_waited(completion.clock, device, stream)
 
@@ -109,10 +121,10 @@ class GraphLaunch:
     def __init__(self, plan: GraphPlan, stream: int, replay: int) -> None:
         self._plan, self._stream = plan, stream
         self._replay: int | None = replay
-        self.begin, self.end = plan.boundary_kernels
-        self.completion = Completion(plan.device)
         self._abandon = weakref.finalize(self, _abandon, replay)
         self._abandon.atexit = False
+        self.begin, self.end = plan.boundary_kernels
+        self.completion = Completion(plan.device)
 
     def finish(self, submitted: bool = True) -> None:
         """The graph was launched, or could not be."""
@@ -215,6 +227,7 @@ class GraphPlan:
         """Right before the graph is launched on a stream, after `dependencies`."""
         if self._graph is None:
             raise RuntimeError("the plan is closed")
+        _check_stream(stream)
         acquire_completions(self.device, stream, dependencies)
         replay = c_void_p()
         library().replay_begin(self._graph, self.device, stream, byref(replay))

@@ -40,7 +40,9 @@ def _resolve_group(group: Any) -> tuple[Any, str]:
         return c10d._resolve_process_group(name), group
     if isinstance(group, dist.ProcessGroup):
         return group, group.group_name
-    raise TypeError(f"rendezvous: unsupported group type: {type(group)}")
+    if group is None:
+        raise TypeError("the group is None: call torch.distributed.init_process_group() before")
+    raise TypeError(f"unsupported group type: {type(group)}; it is a process group or its name")
 
 
 def _normalize_size(size: tuple[Any, ...]) -> tuple[int, ...]:
@@ -271,13 +273,16 @@ class GSanSymmetricMemoryHandle:
         from the start. The tensor keeps the handle.
 
         Raises:
+            TypeError: `sizes` is no sequence.
             ValueError: no such rank, or a slice that is not inside the buffer.
         """
         self._check_open()
         if not 0 <= rank < self._world_size:
-            raise ValueError(f"Invalid peer rank: {rank}")
+            raise ValueError(f"Invalid peer rank: {rank}; they go from 0 to {self._world_size - 1}")
         if storage_offset < 0:
             raise ValueError(f"storage_offset must be >= 0, got {storage_offset}")
+        if not isinstance(sizes, Sequence):
+            raise TypeError(f"sizes is {sizes!r}; it must be a sequence such as ({sizes!r},)")
         numel = 1
         for extent in sizes:
             numel *= int(extent)

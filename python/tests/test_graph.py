@@ -25,8 +25,8 @@ def test_programmatic_edges_stand_apart() -> None:
 @pytest.mark.parametrize(
     ("nodes", "error"),
     [
-        ([Node((0,))], "must refer to earlier nodes"),
-        ([Node((1,)), Node()], "must refer to earlier nodes"),
+        ([Node((0,))], "must refer to earlier nodes: node 0 names 0"),
+        ([Node(), Node((7,))], "must refer to earlier nodes: node 1 names 7"),
         ([Node((-1,))], "must refer to earlier nodes"),
         ([Node(is_kernel=False), Node((), (0,))], "predecessor must be a kernel"),
         ([Node(), Node((), (0,), is_kernel=False)], "require kernel nodes"),
@@ -37,8 +37,9 @@ def test_edges_that_cannot_be(nodes: list[Node], error: str) -> None:
         frontiers(nodes)
 
 
-@pytest.mark.parametrize("finished", [True, False])
-def test_a_launch_that_nobody_finishes_is_ended_when_it_goes(monkeypatch, finished: bool) -> None:
+@pytest.fixture
+def told(monkeypatch) -> list[Any]:
+    """How replays ended, by a library that only says so."""
     told: list[Any] = []
     library = SimpleNamespace(
         replay_end=lambda *given: told.append(given),
@@ -47,6 +48,11 @@ def test_a_launch_that_nobody_finishes_is_ended_when_it_goes(monkeypatch, finish
         try_event_forgotten=lambda event: None,
     )
     monkeypatch.setattr(gsan.graph, "library", lambda: library)
+    return told
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_launch_that_nobody_finishes_is_ended_when_it_goes(told, finished: bool) -> None:
     plan: Any = SimpleNamespace(device=0, boundary_kernels=(None, None))
     made = GraphLaunch(plan, stream=11, replay=7)
     if finished:
@@ -54,3 +60,26 @@ def test_a_launch_that_nobody_finishes_is_ended_when_it_goes(monkeypatch, finish
     del made
     gc.collect()
     assert told == [(7, 1 if finished else 0)]
+
+
+def test_a_launch_that_cannot_be_made_does_not_take_place(told) -> None:
+    class Plan:
+        device = 0
+
+        @property
+        def boundary_kernels(self) -> Any:
+            raise OSError("no driver")
+
+    with pytest.raises(OSError, match="no driver"):
+        GraphLaunch(Plan(), stream=11, replay=7)  # type: ignore[arg-type]
+    gc.collect()
+    assert told == [(7, 0)]
+
+
+def test_a_stream_is_its_handle() -> None:
+    stream: Any = object()
+    said = r"its CUDA handle \(torch.cuda.Stream.cuda_stream\)"
+    with pytest.raises(TypeError, match=said):
+        gsan.graph.record_completion(0, stream)
+    with pytest.raises(TypeError, match=said):
+        gsan.graph.acquire_completions(0, stream, ())

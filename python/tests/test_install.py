@@ -90,6 +90,15 @@ def test_a_library_that_is_not_there_is_named(python) -> None:
     assert "GSAN_IO /dev/null cannot be loaded" in answer.stdout, answer
 
 
+def test_a_library_of_another_kind_is_named(python) -> None:
+    files = [getattr(module, "__file__", None) or "" for module in sys.modules.values()]
+    other = next((file for file in files if file.endswith(".so")), None)
+    if other is None:
+        pytest.skip("this Python has no libraries of its own")
+    code = "import gsan\ntry: gsan.install()\nexcept gsan.LibraryNotFound as e: print(e)"
+    assert f"{other} is no libgsan.so" in python(code, GSAN_LIBRARY=other).stdout
+
+
 @pytest.fixture
 def knobs(monkeypatch: pytest.MonkeyPatch):
     """As much of Triton's settings as there is to follow; nothing is plugged in."""

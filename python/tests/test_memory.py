@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import gsan
 import pytest
@@ -20,8 +21,11 @@ from gsan.testing import ScalarClock
         ({"device_ranks": {0: 0}, "num_devices": 2**33}, "num_devices is 8589934592"),
         ({"device_ranks": {}, "num_devices": 0}, "num_devices is 0"),
         ({"rng_seed": -1}, "must be from 0 to"),
-        ({"clock_buffer_size": 0}, "must be from 1 on"),
+        ({"rng_seed": "x"}, "rng_seed is 'x'; it must be from 0 to"),
+        ({"clock_buffer_size": 0}, "must be from 1 to"),
+        ({"clock_buffer_size": "x"}, "clock_buffer_size is 'x'; it must be from 1 to"),
         ({"handle_type": 3}, "3 is not a valid ShareableHandleType"),
+        ({"handle_type": "fabric"}, r"there are POSIX_FILE_DESCRIPTOR \(1\), FABRIC \(8\)"),
     ],
 )
 def test_settings_that_cannot_be(settings: dict, error: str) -> None:
@@ -39,10 +43,11 @@ def test_settings_that_are_none_name_those_that_are(name: str, said: str) -> Non
         gsan.configure(**settings)
 
 
-def test_a_barrier_waits_for_a_time_that_can_be() -> None:
+def handle() -> Any:
+    """Of one rank, which has no memory."""
     from gsan.symmetric_memory import GSanSymmetricMemoryHandle
 
-    handle = GSanSymmetricMemoryHandle(
+    return GSanSymmetricMemoryHandle(
         group=None,
         rank=0,
         world_size=1,
@@ -51,9 +56,29 @@ def test_a_barrier_waits_for_a_time_that_can_be() -> None:
         peer_ptrs=(0,),
         peer_offsets=(0,),
     )
+
+
+def test_a_barrier_waits_for_a_time_that_can_be() -> None:
     for timeout in (-5, 2**32):
         with pytest.raises(ValueError, match=f"timeout_ms is {timeout}"):
-            handle.barrier(0, timeout)
+            handle().barrier(0, timeout)
+
+
+def test_a_buffer_is_one_of_a_rank_and_has_a_shape() -> None:
+    with pytest.raises(ValueError, match="Invalid peer rank: 1; they go from 0 to 0"):
+        handle().get_buffer(1, (4,), None)
+    with pytest.raises(TypeError, match=r"sizes is 4096; it must be a sequence such as \(4096,\)"):
+        handle().get_buffer(0, 4096, None)
+
+
+def test_a_group_is_made_before() -> None:
+    pytest.importorskip("torch")
+    from gsan import symmetric_memory
+
+    with pytest.raises(TypeError, match=r"the group is None: call .*init_process_group\(\) before"):
+        symmetric_memory.configure(None)
+    with pytest.raises(TypeError, match="unsupported group type: .*int.*a process group or its"):
+        symmetric_memory.configure(3)
 
 
 def test_clocks_compare_by_value_with_any_of_the_same_fields() -> None:

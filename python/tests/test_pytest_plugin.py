@@ -30,6 +30,13 @@ def test_fails(): pytest.found.append("late"); assert False, "itself"
 """
 
 
+def test_pytest_does_not_mind_that_gsan_run_imported_the_package() -> None:
+    import gsan
+    from _pytest.assertion.rewrite import AssertionRewriter
+
+    assert AssertionRewriter.is_rewrite_disabled(gsan.__doc__ or "")
+
+
 def test_a_race_fails_its_test_and_no_other(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(TESTS)

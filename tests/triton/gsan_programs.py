@@ -43,6 +43,19 @@ class Case:
         return bool(self.races)
 
 
+#: What is said where `has_gpu` is false.
+NO_GPU = "torch sees no NVIDIA GPU here; `gsan doctor` says what is missing"
+
+
+def has_gpu() -> bool:
+    """Whether PyTorch can use a GPU."""
+    try:
+        import torch
+    except ImportError:
+        return False
+    return torch.cuda.is_available()
+
+
 def is_counted(counter: str) -> bool:
     """Whether a limit was met so far; without GSan none is."""
     gsan = sys.modules.get("gsan")

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import gsan_programs
 from gsan_programs import Case, marks
 
 HERE = Path(__file__).resolve().parent
@@ -396,6 +397,9 @@ def main() -> int:
     if options.end:
         end(options.end)
         return 0
+    if not gsan_programs.has_gpu():
+        print(f"ranks.py: {gsan_programs.NO_GPU}", file=sys.stderr)
+        return 2
     modules = sorted(path.stem for path in PROGRAMS.glob("*.py") if path.stem != "flags")
     wanted = [n for n in modules if not options.names or any(w in n for w in options.names)]
     endings = [e for e in ENDINGS if not options.names or any(w in e.name for w in options.names)]

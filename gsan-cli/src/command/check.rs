@@ -110,7 +110,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = Limits::default().instructions, value_parser = clap::value_parser!(u64).range(1..))]
     budget: u64,
 
-    /// The form of the report, instead of those in `report.formats` [default: human]
+    /// The form of the report, instead of those in `report.formats` and of the ending of OUT [default: human]
     #[arg(long, value_enum)]
     format: Option<Form>,
 

@@ -29,9 +29,9 @@ pub(crate) struct Arguments {
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// The form of the output
-    #[arg(long, value_enum, default_value_t = Form::Human)]
-    format: Form,
+    /// The form of the output [default: what the ending of OUT says, .json or .sarif, else human]
+    #[arg(long, value_enum)]
+    format: Option<Form>,
 
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "OUT")]
@@ -69,7 +69,9 @@ pub(crate) fn run(arguments: &Arguments, shared: &Shared) -> Result<ExitCode, Fa
     let report = builder.finish();
 
     let here = std::env::current_dir().unwrap_or_default();
-    let text = match arguments.format {
+    let output = arguments.output.as_deref();
+    let form = arguments.format.or(output.map(Form::of_file));
+    let text = match form.unwrap_or(Form::Human) {
         Form::Human => {
             let look = output::look(arguments.output.is_some(), config.context_lines);
             human::report(&report, &mut Sources::new(here), &look)

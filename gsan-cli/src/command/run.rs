@@ -47,7 +47,7 @@ Exit codes:
   1      the program cannot be started, or a report cannot be written
   other  the program's own; 128 plus the number of the signal that ended it")]
 pub(crate) struct Arguments {
-    /// The form of the report; in place of `report.formats`
+    /// The form of the report; in place of `report.formats` and of the ending of FILE
     #[arg(long, value_enum)]
     format: Option<Form>,
 
