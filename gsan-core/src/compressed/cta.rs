@@ -965,8 +965,12 @@ impl<'a, M: Memory> Cta<'a, M> {
         })
     }
 
-    /// A release fence: later relaxed atomic writes publish the clock of now.
+    /// A release fence: later relaxed atomic writes publish the clock of now. At the scope of a CTA it tells others
+    /// nothing.
     pub fn release_fence(self, scope: RecordScope) {
+        if scope == RecordScope::Cta {
+            return;
+        }
         let own = self.publish();
         let before = sync_of(self.state.fence.load(Relaxed));
         let scope = before.map_or(scope, |before| before.scope().max(scope));

@@ -31,6 +31,14 @@ pub struct StrongAccess {
     pub thread: u32,
 }
 
+impl StrongAccess {
+    /// Whether it can hand anything to others. At the scope of a CTA it cannot, whose threads are ordered among
+    /// themselves as it is; and a part of another's release sequence would get the widest scope of all parts.
+    fn reaches_others(&self) -> bool {
+        self.scope != RecordScope::Cta
+    }
+}
+
 /// What a strong access keeps from its begin to its end.
 #[derive(Clone, Copy, Debug)]
 pub struct Begun<const S: usize> {
@@ -122,14 +130,13 @@ impl<M: Memory> Cta<'_, M> {
         let word = cell.sync_word();
         let mut epoch = None;
         let mut publishes = false;
-        let (found, left) = if access.action.writes() && access.order.releases() {
+        let releases = access.action.writes() && access.reaches_others();
+        let (found, left) = if releases && access.order.releases() {
             let (own, found, left) = self.publish_into(word, access.mask, access.scope);
             epoch = Some(own.epoch);
             publishes = true;
             (found, left)
-        } else if access.action.writes()
-            && let Some((own, scope)) = self.fenced()
-        {
+        } else if releases && let Some((own, scope)) = self.fenced() {
             // What it has acquired since the fence is not in what the fence published.
             let found = word.load(Acquire);
             self.release_into(word, found, own, Known::default(), access.mask, scope)
@@ -169,7 +176,8 @@ impl<M: Memory> Cta<'_, M> {
             self.observe(cell.sync_word().load(Acquire), begun, access, acquires);
         }
         // A fence may have made it a release, too.
-        let released = access.order.releases() || begun.left != begun.found;
+        let released =
+            (access.order.releases() && access.reaches_others()) || begun.left != begun.found;
         if access.action == Action::FailedRmw && released {
             self.count(Loss::FailedRelease);
         }

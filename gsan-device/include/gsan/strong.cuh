@@ -27,6 +27,10 @@ struct Strong {
   // Whether an instruction that reads and writes has this order itself, so that no fence need be beside it.
   bool by_instruction;
 
+  // The same without a release that reaches no other CTA. The threads of one are ordered among themselves as it is, and
+  // what is put to another's release sequence has the widest scope of all its parts.
+  GSAN_DEVICE Strong reaching() const { return {acquires, releases && scope != GSAN_SCOPE_CTA, scope, by_instruction}; }
+
   // In a word: structures are passed through memory.
   GSAN_DEVICE u32 packed() const {
     return u32(acquires) | u32(releases) << 1 | u32(by_instruction) << 2 | scope << 3;
@@ -516,7 +520,8 @@ GSAN_ONCE void begin_by_call(gsan_global_state* globals, u32 lanes, bool takes, 
 // that call help with clocks.
 template <unsigned S>
 GSAN_DEVICE void begin_strong(Cta cta, Warp warp, bool takes, gsan_atomic_event* event, u64 address,
-                              u32 bytes, bool reads, bool may_write, const Strong& strong) {
+                              u32 bytes, bool reads, bool may_write, const Strong& said) {
+  Strong strong = said.reaching();
   if (strong.acquires || strong.releases) {
     begin_by_call<S, true>(cta.region.globals, warp.lanes, takes, event, address, bytes, reads, may_write,
                            strong.packed());
@@ -701,7 +706,8 @@ GSAN_ONCE void end_by_call(u32 lanes, bool takes, const gsan_atomic_event* event
 // call help with clocks.
 template <unsigned S>
 GSAN_DEVICE void end_strong(Warp warp, bool takes, const gsan_atomic_event* event, bool wrote, bool is_rmw,
-                            const Strong& strong, Position position) {
+                            const Strong& said, Position position) {
+  Strong strong = said.reaching();
   if (strong.acquires || strong.releases) {
     end_by_call<S, true>(warp.lanes, takes, event, wrote, is_rmw, strong.packed(), position.file, position.line);
   } else {

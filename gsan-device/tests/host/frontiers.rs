@@ -89,14 +89,10 @@ fn entries(count: u32) -> impl Strategy<Value = Vec<u32>> {
 fn frontier() -> impl Strategy<Value = Frontier> {
     let named = prop::collection::vec(prop::option::of(entries(SLOTS)), 2 * BANKS as usize);
     let foreign = prop::option::of(entries(topology().ids()));
-    let rows = (entries(SLOTS), foreign, named).prop_map(|(own, foreign, mut named)| {
-        // The row of the own bank is named by itself.
-        named[0] = None;
-        Frontier {
-            own,
-            foreign,
-            named,
-        }
+    let rows = (entries(SLOTS), foreign, named).prop_map(|(own, foreign, named)| Frontier {
+        own,
+        foreign,
+        named,
     });
     rows.prop_filter("nothing is known of other banks", |rows| {
         rows.foreign.is_some() || rows.names()
@@ -107,41 +103,64 @@ fn frontier() -> impl Strategy<Value = Frontier> {
 fn record() -> impl Strategy<Value = u64> {
     let thread = 0..topology().ids() as u16 + 2;
     let epoch = prop_oneof![9 => 1u32..6, 1 => Just(Epoch::MAX.get())];
-    let mask = prop_oneof![3 => Just(0xffu8), 1 => Just(0x0f)];
+    let mask = prop_oneof![6 => Just(0xffu8), 1 => Just(0x0f), 1=>Just(0xf0)];
     let action = prop_oneof![4 => Just(Action::Read), 1 => Just(Action::Write)];
-    (thread, epoch, mask, action).prop_map(|(thread, epoch, mask, action)| {
-        let access = CellAccess {
-            thread: ThreadId(thread),
-            epoch: Epoch::new(epoch).unwrap(),
-            mask,
-            action,
-            scope: RecordScope::NotAtomic,
-            site: SiteId::UNKNOWN,
-        };
-        access.record().bits()
-    })
+    let scope = prop_oneof![6=>Just(RecordScope::NotAtomic),1=>Just(RecordScope::Gpu),1=>Just(RecordScope::Cta)];
+    let special = prop_oneof![14=>Just(0u8),1=>Just(1u8)];
+    (thread, epoch, mask, action, scope, special).prop_map(
+        |(thread, epoch, mask, action, scope, special)| {
+            let access = CellAccess {
+                thread: ThreadId(thread),
+                epoch: Epoch::new(epoch).unwrap(),
+                mask,
+                action,
+                scope,
+                site: SiteId::UNKNOWN,
+            };
+            let bits = access.record().bits();
+            // An announcement has no bytes.
+            if special == 1 {
+                (bits & !(0xff << 16)) | 1 << 27
+            } else {
+                bits
+            }
+        },
+    )
 }
 
 /// The words of a cell, most of them full.
 fn cell(words: usize) -> impl Strategy<Value = Vec<u64>> {
-    prop::collection::vec(prop_oneof![1 => Just(0), 5 => record()], words)
+    (
+        prop::collection::vec(prop_oneof![1 => Just(0), 5 => record()], words),
+        prop::bool::weighted(0.15),
+    )
+        .prop_map(|(mut w, sync)| {
+            if sync {
+                w[0] |= 1 << 26;
+            }
+            w
+        })
 }
 
 #[derive(Clone, Debug)]
 struct Step {
     write: bool,
-    granule: u64,
+    elements: Vec<u64>,
     granules: u64,
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    (prop::bool::weighted(0.2), 0..GRANULES / 2, prop::bool::ANY).prop_map(|(write, pair, two)| {
-        Step {
+    let count = prop_oneof![3=>Just(1usize), 1=>Just(2), 1=>Just(4), 1=>Just(8), 1=>Just(3)];
+    (
+        prop::bool::weighted(0.2),
+        count.prop_flat_map(|n| prop::collection::vec(0..GRANULES / 2, n)),
+        1u64..=2,
+    )
+        .prop_map(|(write, pairs, granules)| Step {
             write,
-            granule: 2 * pair,
-            granules: 1 + u64::from(two),
-        }
-    })
+            elements: pairs.into_iter().map(|p| 2 * p).collect(),
+            granules,
+        })
 }
 
 fn agree<const S: usize>(
@@ -149,6 +168,7 @@ fn agree<const S: usize>(
     frontier: &Frontier,
     cells: &[Vec<u64>],
     steps: &[Step],
+    check_races: bool,
 ) {
     let space = AddressSpace::new(SPACE_BASE, RESERVE, records).unwrap();
     let [global, other] = [0, 1].map(|rank| {
@@ -212,15 +232,17 @@ fn agree<const S: usize>(
             .write_cell(&space, REAL + 8 * granule, &cell[..S]);
     }
     let mut losses = [0u64; Loss::COUNT];
+    let mut races = 0u64;
     for step in steps {
-        let element = [(REAL + 8 * step.granule, true)];
+        let element: Vec<(u64, bool)> =
+            step.elements.iter().map(|g| (REAL + 8 * g, true)).collect();
         // Line 0 is unknown, so that the site is 0 in both.
         let bytes = 8 * step.granules as u32;
         machine
             .driver
             .place(0, 0)
             .tensor(STATE, step.write, (FILE, 0), bytes, &element);
-        for granule in step.granule..step.granule + step.granules {
+        for granule in step.elements.iter().flat_map(|&g| g..g + step.granules) {
             let access = CellAccess {
                 thread: ThreadId(0),
                 epoch: Epoch::new(START).unwrap(),
@@ -235,7 +257,7 @@ fn agree<const S: usize>(
             };
             let cell = Cell::<_, S>::of(&shadow, granule as usize).unwrap();
             let sampler = Sampler::new(SEED, REAL / 8 + granule);
-            if let Some(loss) = cell.access(&access, frontier, sampler, |_| {}) {
+            if let Some(loss) = cell.access(&access, frontier, sampler, |_| races += 1) {
                 losses[loss as usize] += 1;
             }
         }
@@ -249,6 +271,10 @@ fn agree<const S: usize>(
     let mut expected: Vec<u64> = shadow.iter().map(|word| word.load(Relaxed)).collect();
     expected.extend([Loss::ReadNotSampled, Loss::WriteEvicted].map(|loss| losses[loss as usize]));
     assert_eq!(machine.driver.answers(), expected);
+    if check_races {
+        let _ = machine.told();
+        assert_eq!(machine.found, races);
+    }
 }
 
 proptest! {
@@ -257,10 +283,10 @@ proptest! {
     #[test]
     fn rows_of_other_streams_order_as_the_core_says(
         frontier in frontier(),
-        cells in prop::collection::vec(cell(4), GRANULES as usize),
+        cells in prop::collection::vec((cell(4), cell(4), prop::bool::ANY).prop_map(|(a,b,same)| if same {vec![a.clone(),a]} else {vec![a,b]}), GRANULES as usize / 2).prop_map(|v| v.concat()),
         steps in prop::collection::vec(step(), 1..40),
     ) {
-        agree::<4>(Records::Four, &frontier, &cells, &steps);
-        agree::<2>(Records::Two, &frontier, &cells, &steps);
+        agree::<4>(Records::Four, &frontier, &cells, &steps, true);
+        agree::<2>(Records::Two, &frontier, &cells, &steps, true);
     }
 }

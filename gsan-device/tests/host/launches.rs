@@ -56,7 +56,7 @@ pub(crate) struct Machine {
     pub(crate) driver: Driver,
     pub(crate) global: GlobalState,
     /// How many races were found in all when the host was told last.
-    found: u64,
+    pub(crate) found: u64,
 }
 
 impl Machine {

@@ -754,6 +754,14 @@ impl Script {
         self
     }
 
+    /// A read of a whole granule.
+    fn read_whole(&mut self, cta: Cta, granule: u64) -> &mut Self {
+        let mut access = self.access(cta, Action::Read, Order::Weak, granule);
+        access.range.bytes = 8;
+        self.twin.tell(&Event::Access(access));
+        self
+    }
+
     pub(crate) fn strong(
         &mut self,
         cta: Cta,
@@ -962,6 +970,38 @@ fn atomics_at_cta_scope_order_nothing_between_ctas() {
     assert_eq!(races(true), races(false) + 1);
 }
 
+/// B goes on with a release sequence that it began itself, at the scope of the device: the part that A puts to it
+/// between two of B's, at the scope of its CTA, is not for B.
+#[test]
+fn what_is_released_at_cta_scope_into_a_wider_sequence_reaches_nobody() {
+    for released in [Action::Rmw, Action::Write, Action::FailedRmw] {
+        let mut script = Script::new(topology(1, 1), ROOMY);
+        let [a, b] = [cta(0, 0), cta(0, 1)];
+        script.launch(0, 0, 2).start(a, 0).start(b, 1);
+        script.strong(b, Action::Rmw, Order::AcqRel, 0).write(a, 1);
+        let end = Access {
+            scope: Scope::Cta,
+            ..script.access(a, released, Order::AcqRel, 0)
+        };
+        let action = match released {
+            Action::Write => Action::Write,
+            _ => Action::Rmw,
+        };
+        script
+            .twin
+            .tell(&Event::AtomicBegin(Access { action, ..end }));
+        script.twin.tell(&Event::AtomicEnd(end));
+        script.strong(b, Action::Rmw, Order::AcqRel, 0);
+        let before = script.twin.core.take_races();
+        script.write(b, 1);
+        let races = script.twin.core.take_races();
+        script.twin.found = before.into_iter().chain(races.iter().cloned()).collect();
+        assert_eq!(races.len(), 1, "{released:?}");
+        assert_eq!(script.twin.core.losses().get(Loss::FailedRelease), 0);
+        script.twin.compare().unwrap();
+    }
+}
+
 #[test]
 fn without_a_private_clock_everything_is_ordered() {
     let none = Room {
@@ -991,6 +1031,53 @@ fn a_publication_that_was_overwritten_stands_for_a_checkpoint() {
     script.write(a, 1).release(a, 0).release(c, 3).acquire(b, 0);
     script.write(b, 1);
     script.meets(&[(Loss::PublicationOverrun, 1)]);
+}
+
+/// Whole reads by a CTA that knows of an earlier one through what is not in its frontier.
+#[test]
+fn a_whole_read_takes_the_place_of_what_the_cta_learned_of() {
+    // By its private clock, of one it did not acquire from.
+    let mut script = Script::new(topology(1, 1), ROOMY);
+    let [a, b, c] = [cta(0, 0), cta(0, 1), cta(0, 2)];
+    script.launch(0, 0, 3).start(a, 0).start(b, 1).start(c, 2);
+    script.read_whole(a, 1).release(a, 0).acquire(b, 0);
+    script.release(b, 2).acquire(c, 2).read_whole(c, 1);
+    script.meets(&[]);
+    // By a checkpoint.
+    let one = Room {
+        publications: 1,
+        ..ROOMY
+    };
+    let mut script = Script::new(topology(1, 1), one);
+    script.launch(0, 0, 3).start(a, 0).start(b, 1).start(c, 2);
+    script
+        .read_whole(c, 1)
+        .release(a, 0)
+        .release(c, 3)
+        .acquire(b, 0);
+    script.read_whole(b, 1);
+    script.meets(&[(Loss::PublicationOverrun, 1)]);
+    // By a completion that it waited for.
+    let mut script = Script::new(topology(1, 1), ROOMY);
+    let [a, p] = [cta(0, 0), cta(1, 0)];
+    script.launch(0, 0, 1).launch_dependent(1, 0, 7);
+    script.start(a, 0).start(p, 1).read_whole(a, 1).exit(a);
+    script.grid_dependency_wait(p).read_whole(p, 1);
+    script.meets(&[]);
+    // Since it knows everything.
+    let none = Room {
+        private_clocks: 0,
+        ..ROOMY
+    };
+    let mut script = Script::new(topology(1, 1), none);
+    let [a, b, c] = [cta(0, 0), cta(0, 1), cta(0, 2)];
+    script.launch(0, 0, 3).start(a, 0).start(b, 1).start(c, 2);
+    script
+        .read_whole(c, 1)
+        .release(a, 0)
+        .acquire(b, 0)
+        .read_whole(b, 1);
+    script.meets(&[(Loss::PrivatePoolEmpty, 1)]);
 }
 
 /// P learns something of A, waits for all of A's launch, and tells Q both.
