@@ -208,7 +208,8 @@ configuration! {
 
     /// Memory shared between processes.
     sharing: Sharing {
-        /// How memory is handed over: "posix-fd" within one host, "fabric" also between hosts.
+        /// How memory is handed over: "posix-fd" within one host, "fabric" for channels between hosts;
+        /// ranks that meet by `gsan_rendezvous_join`, or by Python's `rendezvous`, are on one host.
         handle_type: HandleType = "\"auto\"";
     }
 

@@ -137,7 +137,7 @@ impl LossName {
             Loss::PrivatePoolEmpty => "raise `clock.private_memory`",
             Loss::OutsideClock => {
                 "let kernels acquire from fewer streams: a clock has room for 3 streams, the own one \
-                 included, and for 7 with 3 devices or more"
+                 included, and for at least 7 with 3 devices or more"
             }
             Loss::PublicationOverrun => {
                 "raise `clock.publications`, unless `top-release` was met as often: then see there"
