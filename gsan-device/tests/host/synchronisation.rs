@@ -240,7 +240,12 @@ impl<const S: usize> Twin<S> {
         let (bank, ctas, start) = (*bank, *ctas, start.clone());
         let before = self.frontier(id);
         let mut named = BTreeSet::new();
-        for &earlier in &start.after {
+        // Rows of launches overtaken are looked up in the own bank. One of another stream was waited for by a launch that
+        // is overtaken itself, and so is complete.
+        let overtaken = start.overtaken.into_iter();
+        let (overtaken, waited): (Vec<_>, Vec<_>) =
+            overtaken.partition(|earlier| self.launches[earlier].bank == bank);
+        for &earlier in start.after.iter().chain(&waited) {
             let [own, foreign] = self.completion(earlier);
             let globals = region(self.launches[&id].device);
             self.driver.add_completion(globals, bank, before, foreign);
@@ -265,7 +270,7 @@ impl<const S: usize> Twin<S> {
             self.driver
                 .write(self.named_rows(id) + 8 * u64::from(bank), &[row]);
         }
-        for (index, &earlier) in start.overtaken.iter().enumerate() {
+        for (index, &earlier) in overtaken.iter().enumerate() {
             let [own_row, foreign_row] = self.completion(earlier);
             let overtaken = Overtaken {
                 own_row,
@@ -278,8 +283,7 @@ impl<const S: usize> Twin<S> {
             self.driver.write(at, &words(&overtaken));
         }
         let waits_for = start.waits_for;
-        let waits_for = start
-            .overtaken
+        let waits_for = overtaken
             .iter()
             .position(|&id| Some(id) == waits_for)
             .map_or(0, |index| index as u32 + 1);
@@ -304,7 +308,7 @@ impl<const S: usize> Twin<S> {
             kernel: 1,
             bank,
             bank_first: self.topology.id(Place { bank, slot: 0 }).0.into(),
-            overtaken_count: start.overtaken.len() as u32,
+            overtaken_count: overtaken.len() as u32,
             waits_for,
             ..Zeroable::zeroed()
         };
