@@ -227,7 +227,6 @@ class GraphPlan:
         """Right before the graph is launched on a stream, after `dependencies`."""
         if self._graph is None:
             raise RuntimeError("the plan is closed")
-        _check_stream(stream)
         acquire_completions(self.device, stream, dependencies)
         replay = c_void_p()
         library().replay_begin(self._graph, self.device, stream, byref(replay))

@@ -38,7 +38,7 @@ struct Elements {
 // What a call for one granule returns.
 // A race was told.
 constexpr u32 kTold = 1;
-// Nothing was done yet.
+// Nothing was changed in the cell, or told.
 constexpr u32 kUncommon = 2;
 // A read was not kept. Counts of accesses lie below, in the words that count these, too.
 constexpr u32 kSampled = 1u << 16;
@@ -250,7 +250,7 @@ struct CommonAccess {
 
 // An access to a whole granule that was found not to be a common one. CTAs of streams that read the same at once meet
 // each other's records, which often are ordered by nothing or by rows of other banks: then the frontier says all.
-// Otherwise this returns kUncommon, and has done nothing.
+// Otherwise this returns kUncommon.
 template <unsigned S>
 GSAN_ONCE u32 access_by_frontier(gsan_global_state* globals, u64 granule, u64 record) {
   Cta cta = Cta::current(globals);

@@ -7,7 +7,15 @@
 
 namespace gsan {
 
-// The frontier's rows beyond that of the own bank. They are the same for as long as the launch runs.
+// Whether `entry`, of `thread`, covers an epoch; then it is kept at hand.
+GSAN_DEVICE bool knows(Cta cta, u32 thread, u32 entry, u32 epoch) {
+  if (!covers(entry, epoch)) return false;
+  cta.remember(thread, entry);
+  return true;
+}
+
+// The frontier's rows beyond that of the own bank. While the launch runs they say no less: a graph's nodes share a
+// foreign row, to which others may add.
 struct OtherRows {
   Cta cta;
   u64 foreign;
@@ -20,17 +28,10 @@ struct OtherRows {
 
   // Whether one of them covers an epoch of `thread`, which is at `place`.
   GSAN_DEVICE bool covers(Place place, u32 thread, u32 epoch) const {
-    if (foreign != 0 && knows(thread, ptx::load_constant(entries(foreign) + thread), epoch)) return true;
+    if (foreign != 0 && knows(cta, thread, ptx::load_constant(entries(foreign) + thread), epoch)) return true;
     if (named == nullptr) return false;
     auto row = reinterpret_cast<const u32*>(ptx::load_constant(named + place.bank));
-    return row != nullptr && knows(thread, ptx::load_constant(row + place.slot), epoch);
-  }
-
- private:
-  GSAN_DEVICE bool knows(u32 thread, u32 entry, u32 epoch) const {
-    if (!gsan::covers(entry, epoch)) return false;
-    cta.remember(thread, entry);
-    return true;
+    return row != nullptr && knows(cta, thread, ptx::load_constant(row + place.slot), epoch);
   }
 };
 
@@ -53,18 +54,13 @@ GSAN_COLD bool is_ordered_elsewhere(Cta cta, u32 thread, u32 epoch) {
     Rows rows = completion_of_overtaken(launch, ptx::lowest(taken));
     if (rows.covers(place, thread, epoch)) return true;
   }
-  auto knows = [&](u32 entry) GSAN_HERE {
-    if (!covers(entry, epoch)) return false;
-    cta.remember(thread, entry);
-    return true;
-  };
   u32 checkpoint = known_checkpoint(cta);
   if (checkpoint != kNoCheckpoint &&
-      knows(entry_all(checkpoint_epoch(cta.region, checkpoint, thread)))) {
+      knows(cta, thread, entry_all(checkpoint_epoch(cta.region, checkpoint, thread)), epoch)) {
     return true;
   }
   Vector clock = private_clock(cta);
-  return clock.words != nullptr && knows(clock.get(place));
+  return clock.words != nullptr && knows(cta, thread, clock.get(place), epoch);
 }
 
 // The view of one access. Most records are ordered by the own row, which the constructor keeps at

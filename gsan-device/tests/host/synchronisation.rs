@@ -773,7 +773,21 @@ impl Script {
         order: Order,
         granule: u64,
     ) -> &mut Self {
-        let end = self.access(cta, action, order, granule);
+        self.strong_at(cta, action, order, Scope::Gpu, granule)
+    }
+
+    fn strong_at(
+        &mut self,
+        cta: Cta,
+        action: Action,
+        order: Order,
+        scope: Scope,
+        granule: u64,
+    ) -> &mut Self {
+        let end = Access {
+            scope,
+            ..self.access(cta, action, order, granule)
+        };
         let action = match action {
             Action::Write => Action::Write,
             _ => Action::Rmw,
@@ -956,12 +970,7 @@ fn atomics_at_cta_scope_order_nothing_between_ctas() {
         let [a, b] = [cta(0, 0), cta(0, 1)];
         script.launch(0, 0, 2).start(a, 0).start(b, 1).write(a, 1);
         for cta in [a, b] {
-            let access = Access {
-                scope: Scope::Cta,
-                ..script.access(cta, Action::Rmw, Order::AcqRel, 0)
-            };
-            script.twin.tell(&Event::AtomicBegin(access));
-            script.twin.tell(&Event::AtomicEnd(access));
+            script.strong_at(cta, Action::Rmw, Order::AcqRel, Scope::Cta, 0);
         }
         if b_writes {
             script.write(b, 1);
@@ -983,18 +992,7 @@ fn what_is_released_at_cta_scope_into_a_wider_sequence_reaches_nobody() {
         let [a, b] = [cta(0, 0), cta(0, 1)];
         script.launch(0, 0, 2).start(a, 0).start(b, 1);
         script.strong(b, Action::Rmw, Order::AcqRel, 0).write(a, 1);
-        let end = Access {
-            scope: Scope::Cta,
-            ..script.access(a, released, Order::AcqRel, 0)
-        };
-        let action = match released {
-            Action::Write => Action::Write,
-            _ => Action::Rmw,
-        };
-        script
-            .twin
-            .tell(&Event::AtomicBegin(Access { action, ..end }));
-        script.twin.tell(&Event::AtomicEnd(end));
+        script.strong_at(a, released, Order::AcqRel, Scope::Cta, 0);
         script.strong(b, Action::Rmw, Order::AcqRel, 0);
         let before = script.twin.core.take_races();
         script.write(b, 1);

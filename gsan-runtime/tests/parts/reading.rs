@@ -10,6 +10,7 @@ use gsan_core::loss::Loss;
 use gsan_report::human::{self, Look};
 use gsan_report::source::Sources;
 use gsan_runtime::drain::Drainer;
+use gsan_runtime::findings::Findings;
 use gsan_runtime::part::{Checked, Part};
 use gsan_runtime::run::Run;
 use gsan_runtime::telling::News;
@@ -242,27 +243,27 @@ fn of_two_processes_with_one_rank_neither_is_believed() {
     assert_eq!(earlier.who.launch, Some(12));
 }
 
+/// A part with three lines, and who takes in what is found in it.
+fn watched() -> (Arc<Findings>, Arc<Part>, Drainer) {
+    let (findings, part) = (Arc::new(findings()), Arc::new(part(None, &[0])));
+    for line in 1..=3 {
+        site(&part, 0, line, "a.py", line);
+    }
+    let ask = Box::new(|| None);
+    let drainer = Drainer::start(Arc::clone(&part), Arc::clone(&findings), ask, None).unwrap();
+    (findings, part, drainer)
+}
+
 #[test]
 fn new_findings_are_told_once() {
     let told = Arc::new(Mutex::new(Vec::new()));
-    let findings = Arc::new(findings());
-    let part = Arc::new(part(None, &[0]));
-    site(&part, 0, 1, "a.py", 1);
-    site(&part, 0, 2, "a.py", 2);
-    site(&part, 0, 3, "a.py", 3);
+    let (findings, part, drainer) = watched();
     let within = Arc::clone(&findings);
     let seen = Arc::clone(&told);
     findings.on_new(Some(Arc::new(move |news: &News| {
         // Findings can be asked for from within.
         seen.lock().unwrap().push((news.clone(), within.count()));
     })));
-    let drainer = Drainer::start(
-        Arc::clone(&part),
-        Arc::clone(&findings),
-        Box::new(|| None),
-        None,
-    );
-    let drainer = drainer.unwrap();
     for later in [2, 2, 3, 2, 3] {
         part.ring().append(&race(1, later));
         drainer.drain();
@@ -280,17 +281,7 @@ fn new_findings_are_told_once() {
 
 #[test]
 fn a_finding_that_can_be_seen_is_told_even_if_the_callback_goes_then() {
-    let findings = Arc::new(findings());
-    let part = Arc::new(part(None, &[0]));
-    site(&part, 0, 1, "a.py", 1);
-    site(&part, 0, 2, "a.py", 2);
-    let drainer = Drainer::start(
-        Arc::clone(&part),
-        Arc::clone(&findings),
-        Box::new(|| None),
-        None,
-    );
-    let drainer = drainer.unwrap();
+    let (findings, part, drainer) = watched();
     for round in 0..500 {
         let told = Arc::new(AtomicU32::new(0));
         let seen = Arc::clone(&told);
@@ -309,16 +300,7 @@ fn a_finding_that_can_be_seen_is_told_even_if_the_callback_goes_then() {
 
 #[test]
 fn a_callback_may_take_itself_away() {
-    let findings = Arc::new(findings());
-    let part = Arc::new(part(None, &[0]));
-    site(&part, 0, 1, "a.py", 1);
-    site(&part, 0, 2, "a.py", 2);
-    let drainer = Drainer::start(
-        Arc::clone(&part),
-        Arc::clone(&findings),
-        Box::new(|| None),
-        None,
-    );
+    let (findings, part, drainer) = watched();
     let within = Arc::clone(&findings);
     let (says, hears) = std::sync::mpsc::channel();
     findings.on_new(Some(Arc::new(move |_: &News| {
