@@ -273,3 +273,17 @@ fn both_sides_name_the_ctas_that_raced() {
         found
     });
 }
+
+#[test]
+fn what_narrow_releases_do_not_hand_over_is_found() {
+    let topology = Topology::new(2, 2, 16, 8).unwrap();
+    for name in [
+        "a narrow release into another's wider sequence",
+        "a narrow fence does not take part in what a wide one before it began",
+    ] {
+        let table = table();
+        let litmus = table.iter().find(|litmus| litmus.name == name).unwrap();
+        let found = litmus.races(&mut |events| compressed::<4>(events, topology, ROOMY));
+        assert_eq!(found, litmus.races, "{name}");
+    }
+}

@@ -32,10 +32,10 @@ pub struct StrongAccess {
 }
 
 impl StrongAccess {
-    /// Whether it can hand anything to others. At the scope of a CTA it cannot, whose threads are ordered among
-    /// themselves as it is; and a part of another's release sequence would get the widest scope of all parts.
-    fn reaches_others(&self) -> bool {
-        self.scope != RecordScope::Cta
+    /// Whether it hands anything to others by itself, without a fence. At the scope of a CTA it does not, whose threads
+    /// are ordered among themselves as it is; and a part of another's release sequence would get the widest scope of all.
+    fn releases(&self) -> bool {
+        self.order.releases() && self.scope != RecordScope::Cta
     }
 }
 
@@ -130,13 +130,13 @@ impl<M: Memory> Cta<'_, M> {
         let word = cell.sync_word();
         let mut epoch = None;
         let mut publishes = false;
-        let releases = access.action.writes() && access.reaches_others();
-        let (found, left) = if releases && access.order.releases() {
+        let writes = access.action.writes();
+        let (found, left) = if writes && access.releases() {
             let (own, found, left) = self.publish_into(word, access.mask, access.scope);
             epoch = Some(own.epoch);
             publishes = true;
             (found, left)
-        } else if releases && let Some((own, scope)) = self.fenced() {
+        } else if writes && let Some((own, scope)) = self.fenced() {
             // What it has acquired since the fence is not in what the fence published.
             let found = word.load(Acquire);
             self.release_into(word, found, own, Known::default(), access.mask, scope)
@@ -176,8 +176,7 @@ impl<M: Memory> Cta<'_, M> {
             self.observe(cell.sync_word().load(Acquire), begun, access, acquires);
         }
         // A fence may have made it a release, too.
-        let released =
-            (access.order.releases() && access.reaches_others()) || begun.left != begun.found;
+        let released = access.releases() || begun.left != begun.found;
         if access.action == Action::FailedRmw && released {
             self.count(Loss::FailedRelease);
         }
